@@ -2,8 +2,9 @@
 //
 //     tenon-bench [--json] [--quick] [--list] [--no-peers] [--threads N,N...] [--profile FOLDER] [case...]
 //
-// Prints an aligned table, or JSON. Times are medians of repeated runs on random data. --threads are the numbers of
-// threads that training and inference are measured with, --profile the folder that gets the kernels of each of them.
+// Prints an aligned table, or JSON. Times are medians of repeated runs on random data. --threads
+// are the numbers of threads that training and inference are measured with, --profile the folder
+// that gets the kernels of each of them.
 #include "bench.h"
 
 #include "base/pool.h"
@@ -121,8 +122,8 @@ static void print_row(const kept_row *r)
     fflush(stdout);
 }
 
-// ---- JSON: each row as it comes, so that a run that is ended has said what it knew. Names and texts
-// of the rows hold nothing that would have to be escaped.
+// ---- JSON: each row as it comes, so that a run that is ended has said what it knew. Names and
+// texts of the rows hold nothing that would have to be escaped.
 
 static void begin_json(void)
 {

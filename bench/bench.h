@@ -29,25 +29,28 @@ void bench_add_wanted(bench_row r, bench_wanted w);
 // A line instead of a number: why a case could not be measured.
 void bench_note(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// Whether the question is only if the bench works (--quick): small sizes, few repetitions, no peers.
+// Whether the question is only if the bench works (--quick): small sizes, few repetitions, no
+// peers.
 bool bench_quick(void);
 
 // Whether PyTorch is asked for the same work; --no-peers and --quick leave it out.
 bool bench_peers(void);
-// Whether what has this name is measured: TN_BENCH_ONLY takes only names with its text in them, or one of its texts ("lenet|GPT-2").
+// Whether what has this name is measured: TN_BENCH_ONLY takes only names with its text in them, or
+// one of its texts ("lenet|GPT-2").
 bool bench_chosen(const char *name);
-// The numbers of threads to measure with, and how many they are: those of --threads, else all threads, after one
-// alone if that is asked for.
+// The numbers of threads to measure with, and how many they are: those of --threads, else all
+// threads, after one alone if that is asked for.
 enum { BENCH_THREAD_COUNTS = 8 };
 int bench_thread_counts(int counts[BENCH_THREAD_COUNTS], bool and_one);
 
 double bench_seconds(void);
 // The median of n numbers, which it sorts.
 double bench_middle(double *v, int n);
-// The median time of a call, after calls to warm up: at least 7 calls and a third of a second, but no
-// more than 3 calls once they took 2 seconds.
+// The median time of a call, after calls to warm up: at least 7 calls and a third of a second, but
+// no more than 3 calls once they took 2 seconds.
 double bench_median(void (*f)(void *arg), void *arg);
-// With --profile FOLDER: runs f some more times, and writes the time of each kernel into FOLDER/name_threads.txt.
+// With --profile FOLDER: runs f some more times, and writes the time of each kernel into
+// FOLDER/name_threads.txt.
 void bench_profile(tn_ctx *cx, const char *name, int threads, void (*f)(void *arg), void *arg);
 // A context for measuring; ends the program if there is none.
 tn_ctx *bench_open(tn_open_opts o);
@@ -63,8 +66,8 @@ double bench_child(const char *before, const char *arguments, const char *key);
 // A crash of it is a note.
 void bench_apart(const char *name, const char *what, int seconds, void (*f)(void *arg), void *arg);
 
-// The same work in PyTorch, on that many threads, 0 for as many as Tenon takes: the fastest of the Pythons that TN_PYTHON, the path
-// and the system have. seconds is NAN where none has PyTorch.
+// The same work in PyTorch, on that many threads, 0 for as many as Tenon takes: the fastest of the
+// Pythons that TN_PYTHON, the path and the system have. seconds is NAN where none has PyTorch.
 typedef struct {
     double seconds;
     char   name[64];  // "PyTorch 2.9.0"

@@ -1,5 +1,6 @@
-// decode.c: generating tokens one by one with a GPT-2 124M of random weights, beside PyTorch, with one thread and with
-// all. Every weight but the table of positions is read once a token, so the rate of memory is the limit.
+// decode.c: generating tokens one by one with a GPT-2 124M of random weights, beside PyTorch, with
+// one thread and with all. Every weight but the table of positions is read once a token, so the
+// rate of memory is the limit.
 #include "bench.h"
 
 #include "base/pool.h"
@@ -92,7 +93,8 @@ static turns take_turns(tn_layer *net, const char *peer_name, int threads)
     return t;
 }
 
-// Adds the rows of one dtype: tokens a second beside PyTorch, and bytes a second beside what a sum reads.
+// Adds the rows of one dtype: tokens a second beside PyTorch, and bytes a second beside what a sum
+// reads.
 static void measure_decoding(tn_ctx *cx, tn_dtype dt, int threads)
 {
     char         what[80], of[96];

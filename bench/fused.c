@@ -31,7 +31,8 @@ typedef struct {
 // Records the case; what it gives is in r, the number of them is returned.
 typedef int record_fn(work *w, result r[RESULTS]);
 
-// A case, as the table has it: its loop in hand/loops.inc, its name in peers.py, and what is wanted.
+// A case, as the table has it: its loop in hand/loops.inc, its name in peers.py, and what is
+// wanted.
 typedef struct {
     const char *what, *loop, *peer;
     record_fn  *record;

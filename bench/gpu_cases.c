@@ -91,8 +91,8 @@ static tn_tensor *part_of(const gpu_op *s, int array, int i)
     return tn_clone(tn_slice(s->t[array], 0, i * each, (i + 1) * each, 1));
 }
 
-// Parameters and their gradients. Clipping by a norm that no gradient has changes nothing, but leaves
-// the gradients where a backward pass does: in the order of the update, side by side.
+// Parameters and their gradients. Clipping by a norm that no gradient has changes nothing, but
+// leaves the gradients where a backward pass does: in the order of the update, side by side.
 static bool open_optimizer(gpu_op *s, tn_adamw_opts o)
 {
     s->parts = s->rows % GPU_PARTS ? 1 : GPU_PARTS;

@@ -1,6 +1,7 @@
-// gpu_conv.c: convolution networks on a GPU, beside PyTorch (conv_peers.py): training under bf16 autocast and in f32 with
-// TF32, inference in f16, the steps of a small network, and losses to be compared. The input stays on the device. Each network has a cache of
-// kernels and choices of its own on disk: its first step is timed with that one empty, and in a new process with it full.
+// gpu_conv.c: convolution networks on a GPU, beside PyTorch (conv_peers.py): training under bf16
+// autocast and in f32 with TF32, inference in f16, the steps of a small network, and losses to be
+// compared. The input stays on the device. Each network has a cache of kernels and choices of its
+// own on disk: its first step is timed with that one empty, and in a new process with it full.
 //
 // B batch
 #include "gpu_kit.h"
@@ -64,7 +65,8 @@ static void make_batch(session *s, const network *n)
     tn_want(s->y);
 }
 
-// Returns whether it worked. Weights that are trained stay f32 and are used in bf16, as under PyTorch's autocast.
+// Returns whether it worked. Weights that are trained stay f32 and are used in bf16, as under
+// PyTorch's autocast.
 static bool open_session(session *s, const network *n)
 {
     *s = (session){ .cx = gpu_open(group, true) };
@@ -126,8 +128,8 @@ static void time_steps(void *arg)
     tn_close(s.cx);
 }
 
-// TN_BENCH_CACHE: a folder of kernels and winners that several runs share (alternate.py); first steps with an empty one are not measured
-// then.
+// TN_BENCH_CACHE: a folder of kernels and winners that several runs share (alternate.py); first
+// steps with an empty one are not measured then.
 static void measure(const tni_runner *r, const network *n)
 {
     const char *shared = getenv("TN_BENCH_CACHE");
@@ -151,8 +153,9 @@ static void measure(const tni_runner *r, const network *n)
 
 enum { BATCHES = 5, FOLLOWED = 20 };
 
-// A network whose first losses a peer computes too, from the same weights and batches, which are left for it: FILE.safetensors
-// has the weights, FILE_batches.safetensors x0, y0, x1, ..., FILE_f32.safetensors and FILE_bf16.safetensors the losses.
+// A network whose first losses a peer computes too, from the same weights and batches, which are
+// left for it: FILE.safetensors has the weights, FILE_batches.safetensors x0, y0, x1, ...,
+// FILE_f32.safetensors and FILE_bf16.safetensors the losses.
 typedef struct {
     const char *name, *file;
     int         depth;

@@ -1,5 +1,5 @@
-// gpu_gpt2.c: GPT-2 124M on a GPU. Loss and gradients of a first step are left in files, for a peer to
-// compare; training is timed in tokens a second, with TF32 on.
+// gpu_gpt2.c: GPT-2 124M on a GPU. Loss and gradients of a first step are left in files, for a peer
+// to compare; training is timed in tokens a second, with TF32 on.
 //
 // B batch, T tokens, V vocabulary
 #include "gpu_kit.h"

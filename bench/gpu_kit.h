@@ -1,7 +1,7 @@
 // What measurements on a GPU share: the device, its time, what its memory can do.
 //
-// TN_BENCH_DEVICE names the device (cuda), TN_BENCH_FILES a folder where inputs and results are left
-// for a peer to read; without it nothing is left.
+// TN_BENCH_DEVICE names the device (cuda), TN_BENCH_FILES a folder where inputs and results are
+// left for a peer to read; without it nothing is left.
 #ifndef BENCH_GPU_KIT_H
 #define BENCH_GPU_KIT_H
 
@@ -28,8 +28,9 @@ double gpu_seconds(const tn_ctx *cx, void (*f)(void *arg), void *arg, int times)
 // The median of that over rounds of 20 calls, after some to warm up.
 double gpu_median(const tn_ctx *cx, void (*f)(void *arg), void *arg);
 
-// What the steps of a loop take, in seconds: the first, which plans, compiles and chooses among libraries' ways; a later one,
-// by the clock and until the host has given it away. launches: kernels and calls of a step; peak: the most bytes so far.
+// What the steps of a loop take, in seconds: the first, which plans, compiles and chooses among
+// libraries' ways; a later one, by the clock and until the host has given it away. launches:
+// kernels and calls of a step; peak: the most bytes so far.
 typedef struct {
     double first, step, host, launches, peak;
 } gpu_loop;

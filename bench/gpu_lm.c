@@ -1,5 +1,5 @@
-// gpu_lm.c: language models on a GPU in bf16, beside PyTorch (lm_peers.py): training in tokens a second
-// with its peak memory and the time of the first step, attention alone, and generation.
+// gpu_lm.c: language models on a GPU in bf16, beside PyTorch (lm_peers.py): training in tokens a
+// second with its peak memory and the time of the first step, attention alone, and generation.
 //
 // B batch, T tokens, H heads, D their width
 #include "gpu_kit.h"
@@ -142,7 +142,8 @@ typedef struct {
     bool             grad;
 } attending;
 
-// What a user writes who has no tn_attention: a product, a change of the scores, a softmax, a product.
+// What a user writes who has no tn_attention: a product, a change of the scores, a softmax, a
+// product.
 static tn_tensor *attend_by_ops(const attending *s)
 {
     int64_t    T     = tn_size(s->x[0], 2);

@@ -20,8 +20,8 @@ typedef struct {
 
 typedef struct gpu_op gpu_op;
 
-// One case. The limit is the fewest bytes that must move at the rate of a copy, or the operations at
-// the measured rate of the matrix units, whichever takes longer.
+// One case. The limit is the fewest bytes that must move at the rate of a copy, or the operations
+// at the measured rate of the matrix units, whichever takes longer.
 typedef struct {
     const char *name;
     int64_t     rows, cols, inner;

@@ -154,8 +154,8 @@ double gpu_cross_entropy_error(gpu_op *s)
 
 // ---- AdamW -------------------------------------------------------------------------------------
 
-// One update of zeros as averages, by gradients that were scaled. The row is read from the parameter
-// that has it.
+// One update of zeros as averages, by gradients that were scaled. The row is read from the
+// parameter that has it.
 static double update_row(gpu_op *s, int64_t row, double scale, double eps, double *p)
 {
     const double lr = GPU_LR, c1 = 1 - 0.9, c2 = sqrt(1 - 0.999);

@@ -1,5 +1,5 @@
-// Hand-written loops, compiled when the bench runs by the compiler and with the options that Tenon's
-// generated kernels get, and run on as many threads.
+// Hand-written loops, compiled when the bench runs by the compiler and with the options that
+// Tenon's generated kernels get, and run on as many threads.
 #ifndef BENCH_HAND_H
 #define BENCH_HAND_H
 
@@ -10,8 +10,9 @@
 
 enum { HAND_THREADS = 64 };
 
-// A loop and its job, cut into ranges of rows, one a thread. It owns dw, db and loss of every range;
-// the other arrays are the caller's. The first range's dw, db and loss have the totals after a run.
+// A loop and its job, cut into ranges of rows, one a thread. It owns dw, db and loss of every
+// range; the other arrays are the caller's. The first range's dw, db and loss have the totals after
+// a run.
 typedef struct {
     hand_loop *loop;
     int        threads;

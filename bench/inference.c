@@ -1,5 +1,5 @@
-// inference.c: images through ResNet-18, ResNet-50 and MobileNetV2, with one thread and with all, in turn with
-// PyTorch.
+// inference.c: images through ResNet-18, ResNet-50 and MobileNetV2, with one thread and with all,
+// in turn with PyTorch.
 //
 // B batch
 #include "bench.h"
@@ -35,8 +35,8 @@ typedef struct {
     int64_t B;
 } inference_case;
 
-// The two take turns, so that what else the machine does is done to both; a batch takes so long that it is asked for
-// once.
+// The two take turns, so that what else the machine does is done to both; a batch takes so long
+// that it is asked for once.
 static void measure(const inference_case *c, int threads)
 {
     char       of[96], text[64];

@@ -1,5 +1,6 @@
-// loading.c: batches of pictures for training from a folder of JPEG files, as large as ImageNet's: decoded, a random part
-// resized to 224 x 224, half of them mirrored. With one thread and with all, in turn with torchvision.
+// loading.c: batches of pictures for training from a folder of JPEG files, as large as ImageNet's:
+// decoded, a random part resized to 224 x 224, half of them mirrored. With one thread and with all,
+// in turn with torchvision.
 #include "bench.h"
 #include "picture_files.h"
 

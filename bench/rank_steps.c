@@ -1,6 +1,7 @@
-// rank_steps.c: what one rank of a world does for scaling.py: `tenon-bench --child scaling:CASE`, started by a launcher or alone. Every
-// rank has a batch of its own, of the same size for any number of ranks, so that steps ideally take the same time.
-// Rank 0 prints "seconds T", the median of a step.
+// rank_steps.c: what one rank of a world does for scaling.py: `tenon-bench --child scaling:CASE`,
+// started by a launcher or alone. Every rank has a batch of its own, of the same size for any
+// number of ranks, so that steps ideally take the same time. Rank 0 prints "seconds T", the median
+// of a step.
 //
 // B batch of a rank, T tokens
 #include "bench.h"
@@ -63,7 +64,8 @@ static int64_t count_steps(rank_work *w)
     return n < LEAST ? LEAST : n > MOST ? MOST : (int64_t)n;
 }
 
-// A network with its optimizer, in a world that is opened: of the launcher, or by an engine asked for by name.
+// A network with its optimizer, in a world that is opened: of the launcher, or by an engine asked
+// for by name.
 static rank_work make_work(const char *name, bool world, const char *engine)
 {
     rank_work w = { .cx = bench_open((tn_open_opts){ .device = "cpu", .seed = 1 }) };
@@ -86,8 +88,8 @@ static double time_step(rank_work *w)
     return bench_seconds() - start;
 }
 
-// engine: NULL, or one that is opened at one rank too: then steps take turns with those of a network without a world, since
-// from process to process times differ by more than the world costs.
+// engine: NULL, or one that is opened at one rank too: then steps take turns with those of a
+// network without a world, since from process to process times differ by more than the world costs.
 void bench_scaling_child(const char *name, const char *engine)
 {
     rank_work w = make_work(name, true, engine), alone = { 0 };

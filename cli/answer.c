@@ -1,5 +1,5 @@
-// answer.c: prints a picture in the terminal with what the network sees in it: the most likely classes and a bar for
-// each.
+// answer.c: prints a picture in the terminal with what the network sees in it: the most likely
+// classes and a bar for each.
 #include "cli.h"
 
 #include <stdlib.h>

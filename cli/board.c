@@ -1,10 +1,12 @@
-// board.c: a run for TensorBoard: its measurements as numbers, weights and gradients as histograms, and the first images.
+// board.c: a run for TensorBoard: its measurements as numbers, weights and gradients as histograms,
+// and the first images.
 #include "cli.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// Histograms cost a second backward pass and a copy of all weights, so a run has about this many of them.
+// Histograms cost a second backward pass and a copy of all weights, so a run has about this many of
+// them.
 enum { HISTOGRAMS = 20, IMAGES = 16, TAG = 256 };
 
 // Shows the first images of the test, if the data are images.
@@ -55,8 +57,8 @@ bool cli_board_wants(const cli_run *r, int64_t step)
     return r->board && (step == 1 || step == r->steps || step % (every > 0 ? every : 1) == 0);
 }
 
-// Gradients are those of this batch, before accumulation and clipping, and are computed beside those of the step. Several
-// ranks have none: all of them would have to take part.
+// Gradients are those of this batch, before accumulation and clipping, and are computed beside
+// those of the step. Several ranks have none: all of them would have to take part.
 void cli_board_record(cli_run *r, tn_tensor *loss, cli_trained *p)
 {
     tn_layer_each(r->net, count_one, &p->room);
@@ -77,7 +79,8 @@ static bool add_histogram(cli_run *r, const char *group, const char *name, int64
     return tn_tensorboard_histogram(r->board, tag, step, t) == TN_OK;
 }
 
-// Weights are those after the step. A file that cannot be written is closed here, and cli_board_step says so.
+// Weights are those after the step. A file that cannot be written is closed here, and
+// cli_board_step says so.
 void cli_board_histograms(cli_run *r, int64_t step, cli_trained *p)
 {
     bool ok = true;

@@ -1,4 +1,5 @@
-// case_line.c: the command lines of `tenon explain` and `tenon profile`, which take a case or a program.
+// case_line.c: the command lines of `tenon explain` and `tenon profile`, which take a case or a
+// program.
 #include "cli.h"
 
 #include <errno.h>
@@ -37,8 +38,8 @@ static bool read_path(cli_case_line *l, const char *option, const char *end, con
            wrong(l, "%s is a file whose name ends in %s, not \"%s\"", option, end, path);
 }
 
-// Parses an option with a value at argv[*i], and sets *ok to whether it is valid. Returns false if there
-// is no such option.
+// Parses an option with a value at argv[*i], and sets *ok to whether it is valid. Returns false if
+// there is no such option.
 static bool takes_value(cli_case_line *l, int argc, char **argv, int *i, bool *ok)
 {
     const char *v;

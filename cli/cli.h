@@ -1,6 +1,6 @@
-// The functions that the files of the tool share. A command takes the whole command line (argv[1] is the
-// command) and returns the exit status: 0, 1 for a failure, 2 for a wrong command line. "Reported" means
-// that a message was printed on stderr.
+// The functions that the files of the tool share. A command takes the whole command line (argv[1]
+// is the command) and returns the exit status: 0, 1 for a failure, 2 for a wrong command line.
+// "Reported" means that a message was printed on stderr.
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
@@ -27,8 +27,8 @@ int cli_compare_runs(int argc, char **argv);
 
 // ---- terminal ----------------------------------------------------------------------------------
 
-// The state of printing generated text on a terminal: the bytes of a character whose rest has not come
-// yet. Starts zeroed.
+// The state of printing generated text on a terminal: the bytes of a character whose rest has not
+// come yet. Starts zeroed.
 typedef struct {
     int           count, need;
     unsigned char byte[4];
@@ -44,8 +44,8 @@ int    cli_columns(FILE *f);      // 80 if unknown
 // Prints the braille character with these dots, top row first, in UTF-8; a space if there are none.
 enum { CLI_DOTS_X = 2, CLI_DOTS_Y = 4 };
 void cli_print_dots(bool dots[CLI_DOTS_Y][CLI_DOTS_X]);
-// Returns an untrusted text (an argument, a name in a file) in printable form, cut if it is long, in one of
-// four buffers that are used in turn.
+// Returns an untrusted text (an argument, a name in a file) in printable form, cut if it is long,
+// in one of four buffers that are used in turn.
 const char *cli_shown(const char *text);
 // Whether a text is valid UTF-8.
 bool cli_is_utf8(const char *text);
@@ -57,7 +57,8 @@ void cli_say(const char *before, const char *format, va_list list, const char *a
 int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // The same for the first error of a context (cx NULL: of the thread).
 int cli_fail_of(const tn_ctx *cx);
-// Allocates zeroed memory, which the caller frees. Returns NULL on failure, with the error in the context.
+// Allocates zeroed memory, which the caller frees. Returns NULL on failure, with the error in the
+// context.
 void *cli_alloc(tn_ctx *cx, int64_t count, size_t size);
 // Returns the ending of a word for this count: "" for 1, otherwise "s".
 const char *cli_s(int64_t count);
@@ -69,9 +70,9 @@ void cli_write_bytes(char *to, size_t size, int64_t bytes);
 // Commands that share the table of options.
 enum { CLI_TRAIN = 1, CLI_EVAL = 2, CLI_SAMPLE = 4, CLI_DEMO = 8, CLI_PREDICT = 16 };
 
-// The settings of a command. Each field but the first and last ones is an option of the table in options.c,
-// which parses, explains, saves and frees them all. Texts are owned, and NULL if not given; numbers that
-// were not given are 0.
+// The settings of a command. Each field but the first and last ones is an option of the table in
+// options.c, which parses, explains, saves and frees them all. Texts are owned, and NULL if not
+// given; numbers that were not given are 0.
 typedef struct {
     const char *program;  // as it was called, for suggested commands
     const char *command;  // its name
@@ -97,18 +98,19 @@ bool cli_options_parse(cli_settings *s, unsigned command, int argc, char **argv)
 // Sets options that have no value yet: "epochs=5 batch=64".
 void cli_options_default(cli_settings *s, const char *pairs);
 bool cli_options_given(const cli_settings *s, const char *name);
-// Whether every option of the command line has an effect together with the others. Call it when all have
-// their values. Returns false, reported, otherwise: exit with 2.
+// Whether every option of the command line has an effect together with the others. Call it when all
+// have their values. Returns false, reported, otherwise: exit with 2.
 bool cli_options_fit(const cli_settings *s);
-// Options that are saved with a trained network: the name of the i-th one, NULL after the last; its value
-// as text, in room or owned by s, NULL if it has none; and setting it from text if it has no value yet.
+// Options that are saved with a trained network: the name of the i-th one, NULL after the last; its
+// value as text, in room or owned by s, NULL if it has none; and setting it from text if it has no
+// value yet.
 const char *cli_options_kept(int i);
 const char *cli_options_text(const cli_settings *s, const char *name, char *room, size_t size);
 bool        cli_options_restore(cli_settings *s, const char *name, const char *text);
 // Whether an option describes the network and was given on the command line.
 bool cli_options_of_network(const cli_settings *s, const char *name);
-// Reads "128,64" into v: whole numbers from least to most. Returns how many, 0 if it is no such list or longer
-// than room.
+// Reads "128,64" into v: whole numbers from least to most. Returns how many, 0 if it is no such
+// list or longer than room.
 int  cli_whole_numbers(const char *text, int64_t least, int64_t most, int64_t *v, int room);
 void cli_options_help(unsigned command);
 void cli_settings_free(cli_settings *s);
@@ -148,8 +150,8 @@ typedef enum { CLI_PART_BOTH, CLI_PART_TRAIN, CLI_PART_TEST, CLI_PART_ALL } cli_
 bool cli_is_separator(const char *text);
 bool cli_is_spec(const char *text);
 bool cli_is_augment(const char *text);
-// Opens settings.data. schema is that of the table that a network was trained on, or NULL. Returns false,
-// reported, on failure.
+// Opens settings.data. schema is that of the table that a network was trained on, or NULL. Returns
+// false, reported, on failure.
 bool cli_source_open(tn_ctx *cx, const cli_settings *s, cli_part part, const char *schema,
                      cli_source *d);
 // Opens a table of rows to predict, for a network that was trained on settings.data.
@@ -164,7 +166,8 @@ const char *cli_source_kind(const char *spec);
 // Whether two SPECs name the same file.
 bool cli_source_same(const char *a, const char *b);
 bool cli_source_has_test(const char *spec);  // whether it has a test part
-// How pictures are read for a network that was trained on a SPEC; zeros, as they are, if it names no pictures.
+// How pictures are read for a network that was trained on a SPEC; zeros, as they are, if it names
+// no pictures.
 tn_image_opts cli_image_options(const char *spec, const cli_facts *f);
 // Prints on stderr which images could not be read, if any.
 void cli_report_skipped(const tn_data *d);
@@ -175,7 +178,8 @@ bool cli_tokenizer(tn_ctx *cx, const cli_settings *s, tn_tokenizer **tokenizer);
 
 // Whether two paths name the same file, existing or not.
 bool cli_same_file(const char *a, const char *b);
-// Whether --save, --log and --report can be written and differ from all other files of the run. Reports it otherwise.
+// Whether --save, --log and --report can be written and differ from all other files of the run.
+// Reports it otherwise.
 bool cli_files_check(const cli_settings *s);
 
 // An output file that is renamed into place when it is complete, or stdout.
@@ -184,10 +188,12 @@ typedef struct {
     char *path, *temp;  // NULL: stdout
 } cli_out;
 
-// Opens --out. Returns false, reported, if it cannot be written, is one of the files that are read, or
-// exists without --force. Until it is closed, a signal that ends the tool removes the temporary file.
+// Opens --out. Returns false, reported, if it cannot be written, is one of the files that are read,
+// or exists without --force. Until it is closed, a signal that ends the tool removes the temporary
+// file.
 bool cli_out_open(cli_out *o, const cli_settings *s);
-// Renames the file into place if ok, otherwise removes it. Returns false, reported, if writing failed.
+// Renames the file into place if ok, otherwise removes it. Returns false, reported, if writing
+// failed.
 bool cli_out_close(cli_out *o, bool ok);
 
 // ---- models ------------------------------------------------------------------------------------
@@ -212,21 +218,23 @@ bool             cli_is_hidden(const char *text);
 bool             cli_is_stop(const char *text);
 const cli_model *cli_model_at(int i);  // NULL past the last
 const cli_model *cli_model_find(const char *name);
-// Builds a network inside the normalization of the settings. weights, if not NULL, is a file of another
-// program, from which the inner network is loaded. Returns NULL, reported, on failure.
+// Builds a network inside the normalization of the settings. weights, if not NULL, is a file of
+// another program, from which the inner network is loaded. Returns NULL, reported, on failure.
 tn_layer *cli_model_build(tn_ctx *cx, const cli_model *m, const cli_settings *s, const cli_facts *f,
                           const char *weights);
 // Sets its blocks to be recomputed in the backward pass.
 void       cli_model_recompute(const cli_model *m, tn_layer *net, const cli_settings *s);
 tn_tensor *cli_loss(tn_layer *net, const cli_facts *f, tn_tensor *y, tn_tensor *target);
-// Returns how often the target is one of the k most likely classes. It is a class, or a chance of each.
+// Returns how often the target is one of the k most likely classes. It is a class, or a chance of
+// each.
 tn_tensor *cli_hits(tn_tensor *y, tn_tensor *target, int64_t k);
 enum {
     CLI_TOP         = 5,
     CLI_FEW_CLASSES = 10
 };  // of that many classes or fewer, the best five say little
 
-// Makes a network for rows of a table: tn_nn_standardize around body; numbers are in units of the target.
+// Makes a network for rows of a table: tn_nn_standardize around body; numbers are in units of the
+// target.
 tn_layer *cli_tabular(tn_ctx *cx, const cli_facts *f, tn_layer *body);
 // Computes means and deviations from the data, and assigns them.
 tn_status cli_tabular_fit(tn_layer *net, const cli_facts *f, tn_data *data);
@@ -239,14 +247,16 @@ typedef struct {
     int64_t  count, room;
 } cli_tokens;
 
-// Reads the tokens of a prompt (of a newline if it has none), with room for more; `special` adds those that
-// the tokenizer puts around a text, such as <s>. Returns false on failure, with the error in the context.
+// Reads the tokens of a prompt (of a newline if it has none), with room for more; `special` adds
+// those that the tokenizer puts around a text, such as <s>. Returns false on failure, with the
+// error in the context.
 bool cli_tokens_read(tn_ctx *cx, const char *prompt, tn_tokenizer *tokenizer, bool special,
                      int64_t more, cli_tokens *t);
 // Runs the network on the newest `context` tokens. Returns the logits of the next token.
 tn_tensor *cli_tokens_next(tn_layer *net, const cli_tokens *t, int64_t context);
-// Returns the bytes of a token, which the caller frees; NULL on failure, with the error in the context. A number
-// beyond the tokenizer's, where a network has a round number of them, has no bytes.
+// Returns the bytes of a token, which the caller frees; NULL on failure, with the error in the
+// context. A number beyond the tokenizer's, where a network has a round number of them, has no
+// bytes.
 char *cli_token_text(tn_ctx *cx, tn_tokenizer *tokenizer, int64_t id, int64_t *bytes);
 
 // ---- evaluation --------------------------------------------------------------------------------
@@ -259,16 +269,17 @@ typedef struct {
     double  bits_per_byte;   // of text
 } cli_score;
 
-// The confusion matrix: count[i * classes + k] items of class i were taken for class k. Owned; NULL: not counted.
+// The confusion matrix: count[i * classes + k] items of class i were taken for class k. Owned;
+// NULL: not counted.
 enum { CLI_MOST_CLASSES = 1000 };  // whose matrix can be looked at
 typedef struct {
     int64_t  classes;
     int64_t *count;
 } cli_confusion;
 
-// Evaluates on the test part, in order, in evaluation mode. Then sets training mode again. The ranks of a world divide
-// the items, and all get the score of all; NULL: this process alone. confusion, unless NULL or of too many classes, is
-// counted anew.
+// Evaluates on the test part, in order, in evaluation mode. Then sets training mode again. The
+// ranks of a world divide the items, and all get the score of all; NULL: this process alone.
+// confusion, unless NULL or of too many classes, is counted anew.
 tn_status cli_evaluate(tn_dist *dist, tn_layer *net, const cli_source *d, int64_t batch,
                        cli_score *score, cli_confusion *confusion);
 // Prints results on stdout. For classes, the last line is the accuracy.
@@ -276,7 +287,8 @@ void cli_score_print(const cli_facts *f, const cli_score *score);
 
 // ---- cases to explain and profile --------------------------------------------------------------
 
-// The tensors and objects of a case, of which each case uses some. Everything belongs to the context.
+// The tensors and objects of a case, of which each case uses some. Everything belongs to the
+// context.
 typedef struct {
     tn_ctx    *cx;
     tn_tensor *x, *y, *w, *b, *mean, *var, *target;
@@ -285,8 +297,8 @@ typedef struct {
     int64_t    used;  // elements of y that were used
 } cli_kit;
 
-// A computation to explain or profile: make creates its inputs, record records it. After `steps` steps it
-// is as in the middle of a long run.
+// A computation to explain or profile: make creates its inputs, record records it. After `steps`
+// steps it is as in the middle of a long run.
 typedef struct {
     const char *name, *what;
     void (*make)(cli_kit *k);
@@ -296,8 +308,9 @@ typedef struct {
 
 const cli_case *cli_case_at(int i);  // NULL past the last
 
-// The command line of explain or profile: a case, the list, or a program with its arguments. profile is set
-// before parsing and chooses the options: trace and steps, or source; html is of both.
+// The command line of explain or profile: a case, the list, or a program with its arguments.
+// profile is set before parsing and chooses the options: trace and steps, or source; html is of
+// both.
 typedef struct {
     bool            profile;
     const char     *command, *device, *trace, *html;
@@ -309,8 +322,8 @@ typedef struct {
 
 // Returns false, reported, if the command line is wrong: exit with 2.
 bool cli_case_line_parse(cli_case_line *l, int argc, char **argv);
-// Replaces this process by the program, with an environment variable set for the library. Returns 1,
-// reported, if it cannot be run.
+// Replaces this process by the program, with an environment variable set for the library. Returns
+// 1, reported, if it cannot be run.
 int cli_case_line_program(const cli_case_line *l, const char *variable, const char *value);
 int cli_cases_list(void);
 // Runs this many steps of a case, or until one fails.
@@ -339,8 +352,8 @@ typedef struct {
     cli_score score;
 } cli_best;
 
-// The state of a run besides weights, optimizer and data, stored in its checkpoint byte for byte. It
-// contains no times, so that equal runs write equal files.
+// The state of a run besides weights, optimizer and data, stored in its checkpoint byte for byte.
+// It contains no times, so that equal runs write equal files.
 typedef struct {
     int64_t   step;                                     // done
     double    loss, accuracy, weight, accuracy_weight;  // smoothed: sums and their weights
@@ -387,18 +400,18 @@ void cli_progress_begin(cli_progress *p, const cli_settings *s, int64_t first_st
 void cli_progress_step(cli_progress *p, const cli_moment *m);
 void cli_progress_end(cli_progress *p);  // erases the bar
 
-// After cli_signals_begin, the first SIGINT or SIGTERM only requests a stop, with a message unless quiet;
-// the second ends the process at once. cli_signals_asked returns the requesting signal, or 0.
-// cli_signals_end restores the default actions. bar: messages first erase the progress bar.
+// After cli_signals_begin, the first SIGINT or SIGTERM only requests a stop, with a message unless
+// quiet; the second ends the process at once. cli_signals_asked returns the requesting signal, or
+// 0. cli_signals_end restores the default actions. bar: messages first erase the progress bar.
 void cli_signals_begin(bool quiet, bool bar);
 int  cli_signals_asked(void);
 void cli_signals_end(void);
-// From now on, a signal that ends the process (SIGINT, SIGTERM, SIGHUP) first removes this incomplete file.
-// The path must stay valid. NULL ends this.
+// From now on, a signal that ends the process (SIGINT, SIGTERM, SIGHUP) first removes this
+// incomplete file. The path must stay valid. NULL ends this.
 void cli_signals_remove(const char *path);
 
-// A training run. Datasets, network and optimizer belong to the context, settings to the caller, everything
-// else to the run. Only `memory` outlives the process, in the checkpoint.
+// A training run. Datasets, network and optimizer belong to the context, settings to the caller,
+// everything else to the run. Only `memory` outlives the process, in the checkpoint.
 typedef struct {
     cli_settings    *s;
     tn_ctx          *cx;
@@ -442,8 +455,8 @@ void cli_run_close(cli_run *r);
 // The seconds of this process, up to the end of the run.
 double cli_run_seconds(const cli_run *r);
 
-// Where the measurements of a run go: the table in sinks.c. Opens those that the settings ask for; false, reported, on
-// failure.
+// Where the measurements of a run go: the table in sinks.c. Opens those that the settings ask for;
+// false, reported, on failure.
 bool cli_sinks_open(cli_run *r);
 // Whether anything but the terminal is written: then more is measured.
 bool cli_sinks_want(const cli_run *r);
@@ -455,13 +468,15 @@ void cli_sinks_close(cli_run *r);
 // The context's error, as why a sink could not be written; clears it, since the run goes on.
 const char *cli_sink_error(cli_run *r);
 
-// The sinks, by what sinks.c asks of each. The log has one JSON object per line. A resumed run first removes the records after its step, and sets r->earlier to the
-// time of the last remaining one.
+// The sinks, by what sinks.c asks of each. The log has one JSON object per line. A resumed run
+// first removes the records after its step, and sets r->earlier to the time of the last remaining
+// one.
 bool        cli_log_open(cli_run *r);
 const char *cli_log_step(cli_run *r, const cli_moment *m);
 void        cli_log_close(cli_run *r);
 
-// The parameters that are trained and, unless gx is NULL, their gradients, in a step that has histograms. Starts zeroed.
+// The parameters that are trained and, unless gx is NULL, their gradients, in a step that has
+// histograms. Starts zeroed.
 typedef struct {
     tn_tensor **x, **gx;
     char      **name;
@@ -472,7 +487,8 @@ typedef struct {
 bool        cli_board_open(cli_run *r);
 const char *cli_board_step(cli_run *r, const cli_moment *m);
 void        cli_board_close(cli_run *r);
-// Whether a step has histograms; recording their gradients, before the step, and writing them, after it.
+// Whether a step has histograms; recording their gradients, before the step, and writing them,
+// after it.
 bool cli_board_wants(const cli_run *r, int64_t step);
 void cli_board_record(cli_run *r, tn_tensor *loss, cli_trained *p);
 void cli_board_histograms(cli_run *r, int64_t step, cli_trained *p);
@@ -487,10 +503,11 @@ void        cli_report_close(cli_run *r);
 
 // All ranks together: rank 0 writes.
 tn_status cli_run_save(cli_run *r);
-// Whether this process was started again by `tenon launch --restarts`, and saved after the first start.
+// Whether this process was started again by `tenon launch --restarts`, and saved after the first
+// start.
 bool cli_is_restart(const cli_settings *s);
-// Whether a new run may be saved where settings.save says: not over one that is finished, without --force.
-// False, reported on stderr.
+// Whether a new run may be saved where settings.save says: not over one that is finished, without
+// --force. False, reported on stderr.
 bool cli_run_may_save(cli_run *r);
 // Weights, optimizer, data and memory, from beside settings.save. Returns the exit status.
 int cli_run_resume(cli_run *r);
@@ -532,8 +549,8 @@ int cli_with_saved(unsigned command, int argc, char **argv,
 
 // ---- models of files ---------------------------------------------------------------------------
 
-// Whether argv[*i] is the option of this name. If so, sets *value to the text after "=" or the next argument; NULL,
-// reported, if there is none.
+// Whether argv[*i] is the option of this name. If so, sets *value to the text after "=" or the next
+// argument; NULL, reported, if there is none.
 bool cli_line_option(const char *command, int argc, char **argv, int *i, const char *name,
                      const char *form, const char **value);
 
@@ -573,8 +590,8 @@ typedef struct {
     double       seconds;  // that opening took
 } cli_net;
 
-// Opens the model, in a context by the line's device and threads; cx NULL: in a new one, which cli_net_close closes.
-// False, reported, on failure.
+// Opens the model, in a context by the line's device and threads; cx NULL: in a new one, which
+// cli_net_close closes. False, reported, on failure.
 bool cli_net_open(cli_net *n, tn_ctx *cx, const cli_model_line *l, const char *path);
 void cli_net_close(cli_net *n, bool with_context);
 // The inputs that the line asks for, else random numbers; false, reported, on failure.
@@ -597,8 +614,8 @@ typedef struct {
     double      chance;
 } cli_guess;
 
-// Prints a picture (C, H, W) in [0, 1] on stdout, and beside it n guesses, the most likely first. False, with the error
-// in the context, on failure.
+// Prints a picture (C, H, W) in [0, 1] on stdout, and beside it n guesses, the most likely first.
+// False, with the error in the context, on failure.
 bool cli_answer(const char *title, tn_tensor *x, int n, const cli_guess *guess);
 // The first n items of a dataset of grey images (B, 1, H, W), drawn on stdout with what the network
 // takes them for.

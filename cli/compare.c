@@ -7,7 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// A kind of files that can be compared. The first that a file is counts; what is none of the others is a model.
+// A kind of files that can be compared. The first that a file is counts; what is none of the others
+// is a model.
 typedef struct {
     const char *name;
     bool (*is)(const char *path);
@@ -53,7 +54,8 @@ static const kind *kind_of(const char *path)
     return k;
 }
 
-// The first two arguments that are no options; all options take a value, which may be in the next argument.
+// The first two arguments that are no options; all options take a value, which may be in the next
+// argument.
 static int find_files(int argc, char **argv, const char *file[2])
 {
     int n = 0;
@@ -78,7 +80,8 @@ int cli_compare(int argc, char **argv)
 
 // ---- files -------------------------------------------------------------------------------------
 
-// Reads the line of a comparison of two files: A B [--html FILE]. False, reported, if it is wrong: exit with 2.
+// Reads the line of a comparison of two files: A B [--html FILE]. False, reported, if it is wrong:
+// exit with 2.
 static bool read_line(const char *what, int argc, char **argv, const char *file[2],
                       const char **html)
 {

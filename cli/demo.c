@@ -1,5 +1,5 @@
-// demo.c: `tenon demo`, a training run with settings for a first look: lenet learns drawn digits, and shows
-// its predictions for some of them.
+// demo.c: `tenon demo`, a training run with settings for a first look: lenet learns drawn digits,
+// and shows its predictions for some of them.
 #include "cli.h"
 
 enum { SHOWN = 10 };  // images

@@ -16,7 +16,8 @@ typedef struct {
     cli_confusion *confusion;  // NULL: not counted
 } sums;
 
-// Adds squared errors, and the deviations of the targets by Welford's method, which is stable in one pass.
+// Adds squared errors, and the deviations of the targets by Welford's method, which is stable in
+// one pass.
 static tn_status add_numbers(sums *s, tn_tensor *y, tn_tensor *target)
 {
     int64_t n = tn_count(y);
@@ -99,7 +100,8 @@ static void score_of(const sums *s, cli_score *score)
     };
 }
 
-// Adds up what the ranks have. Squared distances from two means are joined by the distance between the means.
+// Adds up what the ranks have. Squared distances from two means are joined by the distance between
+// the means.
 static tn_status join_ranks(tn_ctx *cx, tn_dist *dist, sums *s)
 {
     enum { N = 9 };

@@ -1,5 +1,5 @@
-// explain_cases.c: the cases of `tenon explain` and `tenon profile`, as a program would write them; their
-// output names lines of this file.
+// explain_cases.c: the cases of `tenon explain` and `tenon profile`, as a program would write them;
+// their output names lines of this file.
 #include "cli.h"
 
 #include <tenon/models.h>
@@ -46,8 +46,8 @@ static void make_images(cli_kit *k)
     k->var  = tn_rand(k->cx, TN_F32, TN_SHAPE(64));
 }
 
-// Assigns the next numbers of k->y to a gradient. In a training loop the gradients of an optimizer are
-// contiguous, and so are these.
+// Assigns the next numbers of k->y to a gradient. In a training loop the gradients of an optimizer
+// are contiguous, and so are these.
 static void give_gradient(const char *name, tn_tensor *p, void *user)
 {
     cli_kit   *k    = user;

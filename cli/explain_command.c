@@ -11,8 +11,8 @@ static tn_status write_page(tn_ctx *cx, const char *path)
     return s;
 }
 
-// Runs steps until the case is as in the middle of a run, and explains the next one. Its scope stays open,
-// since ending it would launch the work that is only to be shown.
+// Runs steps until the case is as in the middle of a run, and explains the next one. Its scope
+// stays open, since ending it would launch the work that is only to be shown.
 static tn_status show(cli_kit *k, const cli_case_line *l)
 {
     l->one->make(k);

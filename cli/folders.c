@@ -1,4 +1,5 @@
-// folders.c: folders as Hugging Face publishes them, in the place of a file that `tenon train` saved.
+// folders.c: folders as Hugging Face publishes them, in the place of a file that `tenon train`
+// saved.
 #include "cli.h"
 
 #include <stdlib.h>
@@ -51,7 +52,8 @@ static void add_ends(const tn_file *file, char *text, size_t room)
     }
 }
 
-// A text ends at the end tokens of the model, of which generation_config.json may know more than config.json.
+// A text ends at the end tokens of the model, of which generation_config.json may know more than
+// config.json.
 static void restore_ends(tn_ctx *cx, cli_settings *s, const char *path, const tn_file *config)
 {
     char text[160] = "", more[PATH_ROOM];
@@ -75,8 +77,8 @@ static bool has_tokenizer(const char *path)
     return false;
 }
 
-// Sets what a file of `tenon train` would say. The memory of generation is as long as the context, so that
-// is not more than usual unless asked for.
+// Sets what a file of `tenon train` would say. The memory of generation is as long as the context,
+// so that is not more than usual unless asked for.
 static void set_options(tn_ctx *cx, cli_settings *s, const char *path, const tn_file *config)
 {
     char        text[24], data[PATH_ROOM];

@@ -1,4 +1,5 @@
-// info.c: `tenon info FILE`, the tensors and metadata of a safetensors or npy file, or of a folder with a model.
+// info.c: `tenon info FILE`, the tensors and metadata of a safetensors or npy file, or of a folder
+// with a model.
 #include "cli.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
-// journal.c: the log of a run in JSON Lines: one object per step, flushed at once, so that the log is
-// complete whenever the process ends. A resumed run continues the log after the step of its checkpoint.
+// journal.c: the log of a run in JSON Lines: one object per step, flushed at once, so that the log
+// is complete whenever the process ends. A resumed run continues the log after the step of its
+// checkpoint.
 #include "cli.h"
 
 #include <errno.h>
@@ -18,8 +19,8 @@ static double time_of(const char *line)
     return at ? strtod(at + sizeof key - 1, NULL) : 0;
 }
 
-// Returns the length of the records up to a step, and sets *seconds to the time of the last one. A record
-// that was not completely written does not count.
+// Returns the length of the records up to a step, and sets *seconds to the time of the last one. A
+// record that was not completely written does not count.
 static long length_up_to(FILE *f, int64_t step, double *seconds)
 {
     char   *line = NULL;

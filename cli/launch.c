@@ -1,6 +1,7 @@
-// launch.c: tenon launch, several ranks of a program on this machine. MPI's own launcher starts them, since only
-// it can connect them on CPUs; between it and each rank is a process of ours, which prefixes the rank's output and,
-// when the rank fails, waits until the others have ended before it says so, because the launcher may end them at once:
+// launch.c: tenon launch, several ranks of a program on this machine. MPI's own launcher starts
+// them, since only it can connect them on CPUs; between it and each rank is a process of ours,
+// which prefixes the rank's output and, when the rank fails, waits until the others have ended
+// before it says so, because the launcher may end them at once:
 //
 //   tenon launch -n 2 PROGRAM
 //     mpiexec -n 2 tenon launch --rank PROGRAM
@@ -9,8 +10,8 @@
 //       tenon launch --rank PROGRAM     rank 1
 //         PROGRAM
 //
-// Ranks on GPUs, which NCCL connects, need no launcher of MPI: the processes before them are started here, with the
-// variables of torchrun.
+// Ranks on GPUs, which NCCL connects, need no launcher of MPI: the processes before them are
+// started here, with the variables of torchrun.
 #include "cli.h"
 
 #include <arpa/inet.h>
@@ -27,7 +28,8 @@
 #include <time.h>
 #include <unistd.h>
 
-// Time for the other ranks to find out and say which one failed, and how often is looked whether they have ended; in ms.
+// Time for the other ranks to find out and say which one failed, and how often is looked whether
+// they have ended; in ms.
 enum { GRACE = 3000, LOOK = 20 };
 
 // The command line.
@@ -53,7 +55,8 @@ static long read_number(const char *text, long least)
     return *text && !*end && n >= least && n <= 1000000 ? n : -1;
 }
 
-// Parses the options; the first word that is none begins the program. Returns 0, or the exit status.
+// Parses the options; the first word that is none begins the program. Returns 0, or the exit
+// status.
 static int parse(launch_line *l, int argc, char **argv)
 {
     int i = 2;
@@ -153,9 +156,9 @@ static void note_child(int signal_number)
     (void)signal_number;
 }
 
-// Copies what the rank prints, and waits for its end. A process that the rank has started may have its streams for longer:
-// what comes within a moment after the end is copied, the rest is not waited for. waits: the signals that are held back
-// except in a wait. Returns the exit status.
+// Copies what the rank prints, and waits for its end. A process that the rank has started may have
+// its streams for longer: what comes within a moment after the end is copied, the rest is not
+// waited for. waits: the signals that are held back except in a wait. Returns the exit status.
 static int copy_output(stream s[2], const char *rank, const sigset_t *waits)
 {
     const struct timespec moment = { .tv_nsec = 100000000 };
@@ -176,7 +179,8 @@ static int copy_output(stream s[2], const char *rank, const sigset_t *waits)
     return ended ? exit_of(status) : wait_for((pid_t)rank_pid);
 }
 
-// Starts the rank with its output in two pipes, and the signals as they were. It dies with this process.
+// Starts the rank with its output in two pipes, and the signals as they were. It dies with this
+// process.
 static pid_t start_rank(char **program, int out[2], int err[2], const sigset_t *signals)
 {
     pid_t parent = getpid(), child = fork();
@@ -194,7 +198,8 @@ static pid_t start_rank(char **program, int out[2], int err[2], const sigset_t *
     _exit(127);
 }
 
-// Adds a rank's exit status to the file of them: launchers of MPI do not all pass on what a process before them ended with.
+// Adds a rank's exit status to the file of them: launchers of MPI do not all pass on what a process
+// before them ended with.
 static void report_status(int status)
 {
     const char *path = getenv("TN_LAUNCH_STATUS");
@@ -302,9 +307,9 @@ static bool find_self(char *path, size_t size, bool *python)
     return true;
 }
 
-// Makes the launcher's command line, in `argv`. More ranks than cores are allowed, and no rank is bound to
-// one core, since each has threads. MPICH's would end all ranks as soon as one has left MPI without a word, before the
-// others could say so.
+// Makes the launcher's command line, in `argv`. More ranks than cores are allowed, and no rank is
+// bound to one core, since each has threads. MPICH's would end all ranks as soon as one has left
+// MPI without a word, before the others could say so.
 static void make_command(const launch_line *l, mpiexec_kind kind, char *self, bool python,
                          char *ranks, char **argv)
 {
@@ -332,8 +337,8 @@ static void make_command(const launch_line *l, mpiexec_kind kind, char *self, bo
     argv[n] = NULL;
 }
 
-// Finds a free port of this machine for rank 0 to listen at; 0 if there is none. Below those that systems give to whoever asks
-// for any, as MPI does while the ranks start.
+// Finds a free port of this machine for rank 0 to listen at; 0 if there is none. Below those that
+// systems give to whoever asks for any, as MPI does while the ranks start.
 static int free_port(void)
 {
     enum { FIRST = 20000, PORTS = 12000, TRIES = 100 };
@@ -356,7 +361,8 @@ static void leave_world(void)
     for (int i = 0; tn_dist_variable(i); i++) unsetenv(tn_dist_variable(i));
 }
 
-// Sets what ranks of one machine share: its cores, the device that their engine is for, and where they meet.
+// Sets what ranks of one machine share: its cores, the device that their engine is for, and where
+// they meet.
 static void share_machine(long ranks, long restart, bool nccl)
 {
     char text[32];
@@ -376,8 +382,9 @@ static void share_machine(long ranks, long restart, bool nccl)
     setenv("TN_LAUNCHED", text, 1);
 }
 
-// Waits for the launcher. When a rank has failed, and the others had their time, it gets a signal to end, and is killed after as long
-// again: it may wait for ranks that do not notice, or for what a rank has started.
+// Waits for the launcher. When a rank has failed, and the others had their time, it gets a signal
+// to end, and is killed after as long again: it may wait for ranks that do not notice, or for what
+// a rank has started.
 static int wait_for_launcher(pid_t child, const char *path)
 {
     enum { ALL = 2 * GRACE };
@@ -411,7 +418,8 @@ static int run_launcher(char **argv, const char *path)
     return status;
 }
 
-// The status of all ranks: the first of theirs that is not 0, else the launcher's, else 1 if one did not report any.
+// The status of all ranks: the first of theirs that is not 0, else the launcher's, else 1 if one
+// did not report any.
 static int status_of_all(const char *path, long ranks, int launcher)
 {
     long n;
@@ -450,8 +458,9 @@ static void signal_all(const pid_t *rank, long n, int signal_number)
         if (rank[i] > 0) kill(rank[i], signal_number);
 }
 
-// Waits for all ranks. When one has failed, it has given the others time to say so already; they are ended, and those
-// that do not end are killed after as long again. Returns the first status that is not 0.
+// Waits for all ranks. When one has failed, it has given the others time to say so already; they
+// are ended, and those that do not end are killed after as long again. Returns the first status
+// that is not 0.
 static int wait_for_ranks(pid_t *rank, long n)
 {
     int  first = 0, waited = 0, status;
@@ -511,8 +520,8 @@ static int run_ranks(const launch_line *l, char **command)
     return status;
 }
 
-// Whether ranks are on GPUs, where NCCL connects them: as the command line or TN_DEVICE says; if nothing does, where there
-// is a GPU and no launcher of MPI.
+// Whether ranks are on GPUs, where NCCL connects them: as the command line or TN_DEVICE says; if
+// nothing does, where there is a GPU and no launcher of MPI.
 static bool is_for_gpus(const launch_line *l, mpiexec_kind mpiexec)
 {
     const char *device = getenv("TN_DEVICE");

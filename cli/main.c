@@ -230,8 +230,9 @@ static int devices(int argc, char **argv)
     return 0;
 }
 
-// If a standard stream is closed, the next file that is opened would take its number and receive the
-// output. Opens a stand-in for it that cannot be written, so that writing fails and is reported.
+// If a standard stream is closed, the next file that is opened would take its number and receive
+// the output. Opens a stand-in for it that cannot be written, so that writing fails and is
+// reported.
 static void fill_standard_streams(void)
 {
     for (int fd = 0; fd <= STDERR_FILENO; fd++)

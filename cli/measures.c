@@ -1,10 +1,11 @@
-// measures.c: what was measured in a step, as named values. The log, TensorBoard and the report all have these.
+// measures.c: what was measured in a step, as named values. The log, TensorBoard and the report all
+// have these.
 #include "cli.h"
 
 #include <math.h>
 
-// The names of the values of a moment, in the order of the log. Those that are not `always` there were not measured if they
-// are NaN.
+// The names of the values of a moment, in the order of the log. Those that are not `always` there
+// were not measured if they are NaN.
 static const struct {
     const char *name;
     size_t      at;

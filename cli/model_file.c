@@ -105,7 +105,8 @@ static bool fill_sizes(const cli_model_line *l, tn_onnx_port *p)
     return true;
 }
 
-// Numbers for an input that none were given for. Integers are small, so that they are ids of any embedding; masks of ones.
+// Numbers for an input that none were given for. Integers are small, so that they are ids of any
+// embedding; masks of ones.
 static tn_tensor *invent(tn_ctx *cx, const tn_onnx_port *p, const char *how)
 {
     bool mask = strstr(p->name, "mask") != NULL;
@@ -122,8 +123,8 @@ static tn_tensor *invent(tn_ctx *cx, const tn_onnx_port *p, const char *how)
     }
 }
 
-// A picture for an input (N, C, H, W): the middle, resized; for networks of ONNX files with ImageNet's means and
-// deviations, which those of the tool have inside.
+// A picture for an input (N, C, H, W): the middle, resized; for networks of ONNX files with
+// ImageNet's means and deviations, which those of the tool have inside.
 static tn_tensor *read_picture(const cli_net *n, const tn_onnx_port *p, const char *path)
 {
     static const float mean[] = { 0.485f, 0.456f, 0.406f }, std[] = { 0.229f, 0.224f, 0.225f };

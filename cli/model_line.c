@@ -47,7 +47,8 @@ static bool read_precision(cli_model_line *l, const char *text)
            cli_line_wrong(l->command, "--precision is f32, f16 or bf16, not \"%s\"", text);
 }
 
-// Parses an option with a value at argv[*i]; *ok: whether it is valid. False if there is no such option.
+// Parses an option with a value at argv[*i]; *ok: whether it is valid. False if there is no such
+// option.
 static bool takes_value(cli_model_line *l, int argc, char **argv, int *i, bool *ok)
 {
     const char *v, *c = l->command;

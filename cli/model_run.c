@@ -14,7 +14,8 @@ static tn_onnx_port port_of(tn_tensor *t)
 
 // ---- run ---------------------------------------------------------------------------------------
 
-// Prints the largest elements of each row of y (N, classes), with the names of classes where the network has them.
+// Prints the largest elements of each row of y (N, classes), with the names of classes where the
+// network has them.
 static bool print_top(const cli_net *n, tn_tensor *y, int64_t top)
 {
     int64_t  rows = tn_size(y, 0), k = top < tn_size(y, 1) ? top : tn_size(y, 1);

@@ -1,4 +1,5 @@
-// model_show.c: `tenon show MODEL`: its graph, sizes and flops, where its time goes, and all that as a page.
+// model_show.c: `tenon show MODEL`: its graph, sizes and flops, where its time goes, and all that
+// as a page.
 #include "cli.h"
 
 #include <stdlib.h>
@@ -22,7 +23,8 @@ static int64_t bytes_of(tn_onnx_port p)
     return count_of(p) * each;
 }
 
-// Multiplications and additions of products and convolutions; of other nodes one for each element of the result.
+// Multiplications and additions of products and convolutions; of other nodes one for each element
+// of the result.
 static double flops_of(const tn_onnx *m, int node)
 {
     tn_onnx_node n = tn_onnx_node_at(m, node);
@@ -145,7 +147,8 @@ static void put_names(FILE *f, const char *const *name, int n)
     fputc(']', f);
 }
 
-// {"op":"Conv","name":"conv1","in":["x","w"],"out":["y"],"shape":"f32 (1, 64, 112, 112)","bytes":N,"flops":N,"weights":N}
+// {"op":"Conv","name":"conv1","in":["x","w"],"out":["y"],"shape":"f32 (1, 64, 112,
+// 112)","bytes":N,"flops":N,"weights":N}
 static void put_nodes(FILE *f, const tn_onnx *m, int nodes)
 {
     char shape[256];

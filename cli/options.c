@@ -16,9 +16,9 @@ static const char *const group_titles[GROUPS] = {
     [FILES] = "Files and progress", [TEXTS] = "Text", [MACHINE] = "Machine",
 };
 
-// One option. A number must be in least .. most. A text must be one of the words of `form`, or accepted
-// by is_value, which form then describes. `with` names an option that must also be given, "save", or
-// must have one of these values, "model mlp".
+// One option. A number must be in least .. most. A text must be one of the words of `form`, or
+// accepted by is_value, which form then describes. `with` names an option that must also be given,
+// "save", or must have one of these values, "model mlp".
 typedef struct {
     const char  *name, *value, *what;
     option_group group;
@@ -200,8 +200,8 @@ int cli_whole_numbers(const char *text, int64_t least, int64_t most, int64_t *v,
     return 0;
 }
 
-// Returns the option of this name that one of the commands takes. Another command may have another option
-// of the same name.
+// Returns the option of this name that one of the commands takes. Another command may have another
+// option of the same name.
 static const option *find_for(unsigned commands, const char *name, size_t length)
 {
     for (int i = 0; i < OPTIONS; i++)

@@ -46,8 +46,8 @@ bool cli_same_file(const char *a, const char *b)
 
 // ---- whether it can be written
 
-// Whether a file can be created in the folder of path. Files are written under a temporary name and then
-// renamed, so the folder decides; for a symbolic link, the folder of its target.
+// Whether a file can be created in the folder of path. Files are written under a temporary name and
+// then renamed, so the folder decides; for a symbolic link, the folder of its target.
 static bool can_be_made(const char *option, const char *path)
 {
     char real[PATH_MAX], temp[PATH_MAX + 64];

@@ -6,7 +6,8 @@
 
 enum { GAP = 2, INDENT = GAP };
 
-// Grey images (N, 1, H, W) and their predicted and true classes. A character is `across` pixels wide.
+// Grey images (N, 1, H, W) and their predicted and true classes. A character is `across` pixels
+// wide.
 typedef struct {
     tn_tensor     *x;
     const int64_t *guess, *truth;
@@ -29,8 +30,8 @@ static void print_guess(const album *a, int64_t i)
     if (a->colours) fputs("\033[0m", stdout);
 }
 
-// Prints images first .. end - 1 side by side, and their classes below. The grid has its padding on all sides; only
-// that between the images and to their left is wanted.
+// Prints images first .. end - 1 side by side, and their classes below. The grid has its padding on
+// all sides; only that between the images and to their left is wanted.
 static void print_some(const album *a, int64_t first, int64_t end)
 {
     int64_t            pad = GAP * a->across;

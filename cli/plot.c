@@ -1,5 +1,5 @@
-// plot.c: draws the loss over the steps with characters. In UTF-8 each character is a block of 2 x 4
-// braille dots, otherwise one dot.
+// plot.c: draws the loss over the steps with characters. In UTF-8 each character is a block of 2 x
+// 4 braille dots, otherwise one dot.
 #include "cli.h"
 
 #include <math.h>
@@ -51,7 +51,8 @@ static double round_down(double v)
     return power * (v >= 5 * power ? 5 : v >= 2 * power ? 2 : 1);
 }
 
-// Chooses a linear axis from 0, or a logarithmic one if the losses differ by more than a factor of 10.
+// Chooses a linear axis from 0, or a logarithmic one if the losses differ by more than a factor of
+// 10.
 static void set_range(canvas *g, const cli_curve *c)
 {
     double low = INFINITY, high = -INFINITY;
@@ -72,8 +73,8 @@ static void put_label(canvas *g, double y)
     if (at >= g->low && at <= g->high) g->label[row_of(g, y) * HEIGHT / g->rows] = y;
 }
 
-// Labels round numbers: 1, 2, 5 of every decade (only 1 if there are three or more), or a few at equal
-// distances.
+// Labels round numbers: 1, 2, 5 of every decade (only 1 if there are three or more), or a few at
+// equal distances.
 static void set_labels(canvas *g)
 {
     for (int i = 0; i < HEIGHT; i++) g->label[i] = NAN;

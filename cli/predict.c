@@ -1,5 +1,5 @@
-// predict.c: `tenon predict`, which applies a trained network to new data and writes CSV: one line for each
-// row, image or prompt.
+// predict.c: `tenon predict`, which applies a trained network to new data and writes CSV: one line
+// for each row, image or prompt.
 //
 // N images, C channels, H rows, W columns
 #include "cli.h"
@@ -27,7 +27,8 @@ typedef struct {
 
 // ---- CSV, as in RFC 4180
 
-// Writes a cell, quoted if necessary. An empty text is quoted too: an unquoted empty cell means no value.
+// Writes a cell, quoted if necessary. An empty text is quoted too: an unquoted empty cell means no
+// value.
 static void write_cell(FILE *f, const char *text, size_t n)
 {
     bool quote = false;
@@ -85,8 +86,8 @@ static void begin_line(prediction *p, int64_t item)
     fprintf(p->out, "%lld", (long long)item);
 }
 
-// Returns the name of class i and its length: from the table, or line i of the names saved with the network. NULL: it
-// has none.
+// Returns the name of class i and its length: from the table, or line i of the names saved with the
+// network. NULL: it has none.
 static const char *class_name(const prediction *p, int64_t i, size_t *n)
 {
     const char *name = p->rows ? tn_data_class_name(p->rows, i) : p->f->classes;
@@ -106,8 +107,8 @@ static void write_class(const prediction *p, int64_t i)
     else fprintf(p->out, "%lld", (long long)i);
 }
 
-// Writes a token and its text. A token may be a newline or a part of a character: bytes that are not text
-// by themselves are written as \xe2.
+// Writes a token and its text. A token may be a newline or a part of a character: bytes that are
+// not text by themselves are written as \xe2.
 static bool write_token(const prediction *p, int64_t id)
 {
     int64_t n;
@@ -151,7 +152,8 @@ static bool look(const prediction *p, tn_tensor *y, int64_t n)
 
 // ---- tables
 
-// Writes empty lines for rows that were skipped, so that line numbers agree with those of the table.
+// Writes empty lines for rows that were skipped, so that line numbers agree with those of the
+// table.
 static void write_skipped(prediction *p, int64_t *next, int64_t until)
 {
     for (; *next < until; ++*next) {

@@ -12,7 +12,8 @@ static tn_status write_file(tn_ctx *cx, const char *what, const char *path)
     return s;
 }
 
-// The first steps compile kernels, choose algorithms and fill caches; the steps after them are timed.
+// The first steps compile kernels, choose algorithms and fill caches; the steps after them are
+// timed.
 static tn_status measure(cli_kit *k, const cli_case_line *l)
 {
     l->one->make(k);

@@ -1,5 +1,5 @@
-// progress.c: progress of a training run, on stderr. On a terminal it is a bar, redrawn at most ten times
-// per second, and a line for every epoch; otherwise a line every few seconds.
+// progress.c: progress of a training run, on stderr. On a terminal it is a bar, redrawn at most ten
+// times per second, and a line for every epoch; otherwise a line every few seconds.
 #include "cli.h"
 
 #include <math.h>

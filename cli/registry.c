@@ -10,8 +10,8 @@ enum { MOST_LAYERS = 32, MOST_CHANNELS = 64 };
 
 // ---- mlp
 
-// Reads "128,64" into sizes[1] and the following ones. Returns the number of sizes including the first, 0
-// if the text is not such a list.
+// Reads "128,64" into sizes[1] and the following ones. Returns the number of sizes including the
+// first, 0 if the text is not such a list.
 static int read_hidden(const char *text, int64_t *sizes)
 {
     if (!strcmp(text, "none")) return 1;
@@ -139,8 +139,8 @@ static tn_layer *build_llama(tn_ctx *cx, const cli_settings *s, const cli_facts 
 
 // ---- normalization and weights of other programs
 
-// Reads numbers separated by commas, up to `most`. Returns their count, 0 if the text is not such a list,
-// and sets *end to its end.
+// Reads numbers separated by commas, up to `most`. Returns their count, 0 if the text is not such a
+// list, and sets *end to its end.
 static int read_numbers(const char *text, double *v, int most, const char **end)
 {
     for (int n = 0; n < most; text++) {
@@ -193,8 +193,8 @@ static tn_layer *normalized(tn_ctx *cx, const cli_settings *s, const cli_facts *
     return tn_end(scope) == TN_OK && tn_error(cx) == TN_OK ? l : NULL;
 }
 
-// Loads weights of another program. Hugging Face's files of GPT-2 lack the first part of the names and
-// contain masks.
+// Loads weights of another program. Hugging Face's files of GPT-2 lack the first part of the names
+// and contain masks.
 static tn_status load_foreign(tn_ctx *cx, tn_layer *net, const char *path)
 {
     tn_load_opts o    = { .ignore = "*.attn.bias" };
@@ -280,8 +280,8 @@ void cli_model_recompute(const cli_model *m, tn_layer *net, const cli_settings *
 
 // ---- losses
 
-// Cross entropy of classes and tokens (B, T, V). The squared error of numbers is in standard deviations of
-// the target, so that a learning rate suits any unit.
+// Cross entropy of classes and tokens (B, T, V). The squared error of numbers is in standard
+// deviations of the target, so that a learning rate suits any unit.
 tn_tensor *cli_loss(tn_layer *net, const cli_facts *f, tn_tensor *y, tn_tensor *target)
 {
     if (f->task == CLI_TOKENS)

@@ -1,5 +1,5 @@
-// run_page.c: the page of a run, for --report: its measurements, and at the end samples with predictions, the confusion matrix,
-// settings and results.
+// run_page.c: the page of a run, for --report: its measurements, and at the end samples with
+// predictions, the confusion matrix, settings and results.
 #include "cli.h"
 
 #include <math.h>
@@ -7,7 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// Items of the test that are looked at for samples: the first SHOWN, and up to SHOWN mistakes among LOOKED.
+// Items of the test that are looked at for samples: the first SHOWN, and up to SHOWN mistakes among
+// LOOKED.
 enum { SHOWN = 12, LOOKED = 512, NAME = 64, CELLS = 8, TEXT = 400, TAIL = 48 };
 
 // ---- opening and steps
@@ -139,7 +140,8 @@ static void add_numbers(cli_run *r, tn_batch b, tn_tensor *y)
     free(v);
 }
 
-// Appends the text of a token as a page can hold it: what is no UTF-8 or no character becomes a dot.
+// Appends the text of a token as a page can hold it: what is no UTF-8 or no character becomes a
+// dot.
 static void append_token(cli_run *r, int64_t id, char *to)
 {
     int64_t bytes = 0;

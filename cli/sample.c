@@ -1,4 +1,5 @@
-// sample.c: `tenon sample`, which continues a text with a gpt2 or llama and prints it while it is generated.
+// sample.c: `tenon sample`, which continues a text with a gpt2 or llama and prints it while it is
+// generated.
 #include "cli.h"
 
 #include <limits.h>
@@ -13,8 +14,8 @@ bool cli_is_stop(const char *text)
     return cli_whole_numbers(text, 0, 1000000000, stop, MOST_STOPS) > 0;
 }
 
-// Writes the tokens of a text, at most room of them; without a tokenizer its bytes are. Returns their number, -1
-// on failure.
+// Writes the tokens of a text, at most room of them; without a tokenizer its bytes are. Returns
+// their number, -1 on failure.
 static int64_t encode(tn_tokenizer *tokenizer, const char *text, bool special, int64_t *ids,
                       int64_t room)
 {
@@ -63,8 +64,8 @@ char *cli_token_text(tn_ctx *cx, tn_tokenizer *tokenizer, int64_t id, int64_t *b
     return NULL;
 }
 
-// A run of the command: what the callback of tn_generate needs. `t` are the newest tokens, of which the network
-// sees the last `context`.
+// A run of the command: what the callback of tn_generate needs. `t` are the newest tokens, of which
+// the network sees the last `context`.
 typedef struct {
     tn_ctx       *cx;
     tn_tokenizer *tokenizer;
@@ -100,7 +101,8 @@ static bool print_token(int row, int64_t id, void *user)
     return r->ok;
 }
 
-// Generates until the context is full, or enough. A text that fills the context goes on with its newest half.
+// Generates until the context is full, or enough. A text that fills the context goes on with its
+// newest half.
 static bool fill_context(sampling *r, tn_layer *net, const cli_settings *s)
 {
     int64_t most = s->context, before = r->made;

@@ -1,6 +1,6 @@
-// saved.c: files of trained networks. FILE contains the weights, and in its metadata the settings to
-// build the network again. FILE.state is a checkpoint with everything that resuming needs, including
-// weights and settings. So each of the two files is complete without the other.
+// saved.c: files of trained networks. FILE contains the weights, and in its metadata the settings
+// to build the network again. FILE.state is a checkpoint with everything that resuming needs,
+// including weights and settings. So each of the two files is complete without the other.
 #include "cli.h"
 
 #include <errno.h>
@@ -77,7 +77,8 @@ static void describe(const cli_run *r, pairs *p)
     add_pair(p, "steps", p->room[p->count]);
 }
 
-// Sets r->notes, the tool's own bytes in a checkpoint: the memory, then the pairs as texts with a final 0.
+// Sets r->notes, the tool's own bytes in a checkpoint: the memory, then the pairs as texts with a
+// final 0.
 static bool note(cli_run *r, const pairs *p)
 {
     size_t bytes = sizeof r->memory;
@@ -115,7 +116,8 @@ static tn_status save_weights(const cli_run *r, const pairs *p)
     return tn_save_with(r->net, r->s->save, (tn_save_opts){ .nmeta = p->count, .meta = p->text });
 }
 
-// Compares the file's time with that of the launch: a state that was there before is of another run.
+// Compares the file's time with that of the launch: a state that was there before is of another
+// run.
 bool cli_is_restart(const cli_settings *s)
 {
     struct stat st;
@@ -126,16 +128,16 @@ bool cli_is_restart(const cli_settings *s)
     return (double)st.st_mtim.tv_sec + 1e-9 * (double)st.st_mtim.tv_nsec >= strtod(launched, NULL);
 }
 
-// Whether FILE should get the current weights: with --patience it keeps the best ones, while the state
-// has the newest.
+// Whether FILE should get the current weights: with --patience it keeps the best ones, while the
+// state has the newest.
 static bool are_to_be_saved(const cli_run *r)
 {
     return r->memory.best.step == 0 || r->memory.best.step == r->memory.step;
 }
 
 // Writes the state first, then the weights; each file is replaced atomically. A failure before both
-// leaves the old run. A failure between them leaves the old weights with the new state, which resumes the
-// new run. The other order could leave new weights whose state is lost.
+// leaves the old run. A failure between them leaves the old weights with the new state, which
+// resumes the new run. The other order could leave new weights whose state is lost.
 tn_status cli_run_save(cli_run *r)
 {
     char  path[PATH_ROOM];
@@ -166,8 +168,8 @@ static bool read_sizes(const char *text, cli_facts *f)
     return false;
 }
 
-// The origin of pairs: the metadata of a file, or the notes of a checkpoint. Invariant: the byte before
-// `end` is 0.
+// The origin of pairs: the metadata of a file, or the notes of a checkpoint. Invariant: the byte
+// before `end` is 0.
 typedef struct {
     tn_file    *file;
     const char *text, *end;
@@ -202,8 +204,8 @@ static char *copy_value(const origin *from, const char *key)
     return text ? strdup(text) : NULL;
 }
 
-// Checks an option against the saved value. A resumed run may be longer, and its data may have moved;
-// otherwise it must be the same run. Returns the reason if they conflict, otherwise NULL.
+// Checks an option against the saved value. A resumed run may be longer, and its data may have
+// moved; otherwise it must be the same run. Returns the reason if they conflict, otherwise NULL.
 static const char *why_not(const cli_settings *s, const char *name, const char *text)
 {
     char        room[ROOM];
@@ -232,8 +234,8 @@ static bool read_settings(const origin *from, cli_settings *s, const char *path)
     return true;
 }
 
-// Reads settings and facts. A file without them is of another program: then the command line must name
-// model and data.
+// Reads settings and facts. A file without them is of another program: then the command line must
+// name model and data.
 static bool read_all(const origin *from, cli_settings *s, const char *path, cli_saved *f)
 {
     *f = (cli_saved){ 0 };
@@ -305,8 +307,8 @@ void cli_saved_free(cli_saved *f)
     *f = (cli_saved){ 0 };
 }
 
-// Whether a file has the weights of the inner network alone, as another program saved them, though its settings have a
-// normalization around it, whose values they say.
+// Whether a file has the weights of the inner network alone, as another program saved them, though
+// its settings have a normalization around it, whose values they say.
 static bool is_bare(tn_ctx *cx, const cli_settings *s, const char *path)
 {
     if (!s->normalize) return false;
@@ -357,7 +359,8 @@ int cli_run_resume(cli_run *r)
     if (tn_checkpoint_load(r->cx, path, &c) != TN_OK) return cli_fail_of(r->cx);
     memcpy(&r->memory, r->notes, sizeof r->memory);
     if (r->memory.step != c.step) return cli_fail("%s: it is not a state of this tool", path);
-    // The process may have died between the two files, before FILE got the best weights, or the last.
+    // The process may have died between the two files, before FILE got the best weights, or the
+    // last.
     bool last = r->memory.step >= r->steps;
     if ((r->memory.best.step == 0 && !last) || !are_to_be_saved(r)) return 0;
     pairs p;

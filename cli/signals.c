@@ -1,6 +1,7 @@
-// signals.c: stopping a training run. The first SIGINT or SIGTERM is a request: the run finishes its step and
-// saves. The second ends the process at once, even if the step hangs in a library, a driver or a file. A
-// command with nothing to save ends with the first signal, and leaves no incomplete file.
+// signals.c: stopping a training run. The first SIGINT or SIGTERM is a request: the run finishes
+// its step and saves. The second ends the process at once, even if the step hangs in a library, a
+// driver or a file. A command with nothing to save ends with the first signal, and leaves no
+// incomplete file.
 #include "cli.h"
 
 #include <signal.h>
@@ -8,16 +9,16 @@
 #include <time.h>
 #include <unistd.h>
 
-// A signal within this time of the first counts as the same request: timeout(1) and some shells signal the
-// process and then its group.
+// A signal within this time of the first counts as the same request: timeout(1) and some shells
+// signal the process and then its group.
 static const double AS_ONE_SECONDS = 0.2;
 
 static const int stopping[] = { SIGINT, SIGTERM };
 // Signals that end a process. SIGHUP is sent when its terminal closes.
 static const int ending[] = { SIGINT, SIGTERM, SIGHUP };
 
-// Written by the handler, and before it is installed. The messages are formatted beforehand, since a
-// handler must not call printf.
+// Written by the handler, and before it is installed. The messages are formatted beforehand, since
+// a handler must not call printf.
 static volatile sig_atomic_t asked;  // the first signal, or 0
 static struct timespec       asked_at;
 static char                  first[128], second[128];

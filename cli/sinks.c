@@ -1,6 +1,7 @@
-// sinks.c: where the measurements of a run go: the curve of the terminal, the log, TensorBoard, the page of the run, the progress. Each is a row of
-// one table, and gets every moment of the run. One that cannot be written is reported at once and left alone from then on: the
-// network is worth more than what is shown of it, and the user must not learn of it only at the end.
+// sinks.c: where the measurements of a run go: the curve of the terminal, the log, TensorBoard, the
+// page of the run, the progress. Each is a row of one table, and gets every moment of the run. One
+// that cannot be written is reported at once and left alone from then on: the network is worth more
+// than what is shown of it, and the user must not learn of it only at the end.
 #include "cli.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-// sources.c: the data that --data names. A SPEC is KIND[:PATH][:KEY=VALUE]...; the table has a row for
-// each kind.
+// sources.c: the data that --data names. A SPEC is KIND[:PATH][:KEY=VALUE]...; the table has a row
+// for each kind.
 #include "cli.h"
 
 #include <errno.h>
@@ -80,8 +80,8 @@ bool cli_is_separator(const char *text)
            (strlen(text) == 1 && !strchr("\"\r\n", *text));
 }
 
-// Returns the options of a table. The split is the one that hold_out makes, so that means which fill
-// missing cells leave out the test rows.
+// Returns the options of a table. The split is the one that hold_out makes, so that means which
+// fill missing cells leave out the test rows.
 static tn_csv_opts csv_options(const cli_settings *s, const spec *p, const char *schema)
 {
     const char *separator = s->separator ? s->separator : "", *header = p->value[1];
@@ -155,7 +155,8 @@ static const kind *kind_of(const char *text)
     return NULL;
 }
 
-// Returns the number of the key in "name=...", or -1. A path may contain colons, so only known keys end it.
+// Returns the number of the key in "name=...", or -1. A path may contain colons, so only known keys
+// end it.
 static int key_of(const kind *k, const char *text)
 {
     for (int i = 0; i < KEYS && k->key[i]; i++) {
@@ -202,7 +203,8 @@ static bool parse(const char *text, spec *p)
     return p->kind->open != open_digits || check_count(p->value[0]);
 }
 
-// Whether the path does not exist and ends in ":word=...", which was probably meant as a key. Reports it.
+// Whether the path does not exist and ends in ":word=...", which was probably meant as a key.
+// Reports it.
 static bool has_unknown_key(const spec *p)
 {
     const char *colon = strrchr(p->path, ':'), *equals = colon ? strchr(colon, '=') : NULL;
@@ -275,7 +277,8 @@ bool cli_tokenizer(tn_ctx *cx, const cli_settings *s, tn_tokenizer **t)
     return *t || !s->tokenizer || (cli_fail_of(cx), false);
 }
 
-// Parses "shift=2,flip,crop=4", or "none". The hue is turned by less, since it is what classes differ in.
+// Parses "shift=2,flip,crop=4", or "none". The hue is turned by less, since it is what classes
+// differ in.
 static bool parse_augment(const char *text, tn_augment_opts *o)
 {
     double jitter = 0;
@@ -374,8 +377,8 @@ static bool parts_fit(const cli_facts *train, const cli_facts *test, const char 
 
 // ---- parts
 
-// Splits data without a test part, in the same way for each run with the same seed. Returns false, with
-// a message, if there are too few items.
+// Splits data without a test part, in the same way for each run with the same seed. Returns false,
+// with a message, if there are too few items.
 static bool hold_out(cli_source *d, tn_data *all, const spec *p, const cli_settings *s,
                      cli_part part)
 {
@@ -406,7 +409,8 @@ void cli_report_skipped(const tn_data *d)
     if (n > SHOWN) fprintf(stderr, "  and %lld more\n", (long long)(n - SHOWN));
 }
 
-// Errors of the library name its options, as .no_header; the message names those of the tool instead.
+// Errors of the library name its options, as .no_header; the message names those of the tool
+// instead.
 int cli_fail_of_data(tn_ctx *cx)
 {
     static const char *const words[][2] = { { "set .no_header", "add :header=no to --data" },

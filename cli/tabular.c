@@ -1,5 +1,5 @@
-// tabular.c: networks for rows of a table. Columns differ in scale, so they are standardized first; means and
-// deviations are part of the network and of its file.
+// tabular.c: networks for rows of a table. Columns differ in scale, so they are standardized first;
+// means and deviations are part of the network and of its file.
 #include "cli.h"
 
 #include <math.h>
@@ -8,8 +8,8 @@
 
 enum { CHUNK = 1024 };  // rows read at a time
 
-// Relative to the squared mean: a variance below this is rounding of f32 (2^-24 squared is 4e-15), and the
-// column counts as constant.
+// Relative to the squared mean: a variance below this is rounding of f32 (2^-24 squared is 4e-15),
+// and the column counts as constant.
 static const double LEAST_VARIANCE = 1e-14;
 
 tn_layer *cli_tabular(tn_ctx *cx, const cli_facts *f, tn_layer *body)
@@ -27,8 +27,8 @@ typedef struct {
     float  *rows;
 } sums;
 
-// Two passes, first for the mean and then for the squares, since the difference of large sums would lose
-// the digits of a small variance.
+// Two passes, first for the mean and then for the squares, since the difference of large sums would
+// lose the digits of a small variance.
 static void add_rows(sums *s, int64_t n, int64_t count, bool second)
 {
     for (int64_t i = 0; i < n; i++)
@@ -56,7 +56,8 @@ static tn_status pass(sums *s, tn_data *data, bool target, bool second)
     return status;
 }
 
-// Warns of a constant target: a network can be trained on it, but the column is probably the wrong one.
+// Warns of a constant target: a network can be trained on it, but the column is probably the wrong
+// one.
 static void say_constant(const char *name, double value)
 {
     char number[32];
@@ -67,8 +68,8 @@ static void say_constant(const char *name, double value)
             name ? "\"" : "", name ? cli_shown(name) : number, name ? "\"" : "");
 }
 
-// Computes mean and deviation of each column and assigns them to two buffers of the network. A constant
-// column gets deviation 1.
+// Computes mean and deviation of each column and assigns them to two buffers of the network. A
+// constant column gets deviation 1.
 static tn_status fit(tn_layer *net, const char *mean, const char *std, tn_data *data, bool target,
                      int64_t columns)
 {

@@ -81,7 +81,8 @@ bool cli_is_utf8(const char *text)
     return true;
 }
 
-// Prints the held bytes in printable form. Without a UTF-8 locale, bytes past ASCII are printed as \xNN.
+// Prints the held bytes in printable form. Without a UTF-8 locale, bytes past ASCII are printed as
+// \xNN.
 static void print_held(cli_partial *p)
 {
     char text[8] = "", shown[32];

@@ -1,7 +1,7 @@
-// train.c: `tenon train`, a training run from its first step to its results. The demo is the same run
-// with other settings. Under a launcher all ranks run it: each trains on its part of every batch, and rank 0 alone
-// prints, logs and writes files. What decides how the run goes on (a signal, the time to save) is agreed upon in each
-// step.
+// train.c: `tenon train`, a training run from its first step to its results. The demo is the same
+// run with other settings. Under a launcher all ranks run it: each trains on its part of every
+// batch, and rank 0 alone prints, logs and writes files. What decides how the run goes on (a
+// signal, the time to save) is agreed upon in each step.
 #include "cli.h"
 
 #include <errno.h>
@@ -14,9 +14,9 @@
 // other steps need not compute it.
 enum { MEASURED = 10 };
 
-// Weights of the past in the running means: about 50 steps of loss, 5 measured accuracies, and 20 steps of the rate,
-// which forgets those that waited for compilers. Epochs that are shorter than SAVE_SECONDS are not all saved, so that
-// writing files never dominates.
+// Weights of the past in the running means: about 50 steps of loss, 5 measured accuracies, and 20
+// steps of the rate, which forgets those that waited for compilers. Epochs that are shorter than
+// SAVE_SECONDS are not all saved, so that writing files never dominates.
 static const double SMOOTH = 0.98, ACCURACY_SMOOTH = 0.8, RATE_SMOOTH = 0.95, SAVE_SECONDS = 1;
 
 static const char general_defaults[] =
@@ -55,8 +55,8 @@ static bool has_precision(const cli_settings *s, const char *name)
     return s->precision && !strcmp(s->precision, name);
 }
 
-// TF32 belongs to the device, which reads the setting when it is opened. A resumed run, which knows its
-// precision only from its file, is opened again. Returns false on failure, reported.
+// TF32 belongs to the device, which reads the setting when it is opened. A resumed run, which knows
+// its precision only from its file, is opened again. Returns false on failure, reported.
 static bool open_context(cli_run *r)
 {
     const char *env = getenv("TN_TF32");
@@ -81,8 +81,8 @@ static void set_autocast(const cli_run *r)
 
 // ---- opening
 
-// Makes the optimizer that --optim names. A weight decay of 0 that was given is a real zero; one that
-// was not given means the default of the optimizer.
+// Makes the optimizer that --optim names. A weight decay of 0 that was given is a real zero; one
+// that was not given means the default of the optimizer.
 static tn_optim *make_optimizer(const cli_run *r)
 {
     const cli_settings *s        = r->s;
@@ -113,8 +113,8 @@ static tn_optim *make_optimizer(const cli_run *r)
 #undef OPTIONS
 }
 
-// Completes the settings: from the file of a resumed run, then the defaults of the data, of the model and
-// of the tool. Checks that the files can be written. Returns the exit status.
+// Completes the settings: from the file of a resumed run, then the defaults of the data, of the
+// model and of the tool. Checks that the files can be written. Returns the exit status.
 static int settle(cli_run *r)
 {
     cli_settings *s  = r->s;
@@ -141,7 +141,8 @@ static bool keep_schema(cli_run *r)
     return r->schema || (cli_fail("out of memory"), false);
 }
 
-// Keeps the names of the classes, one line each, if there is no schema. `tenon predict` prints them.
+// Keeps the names of the classes, one line each, if there is no schema. `tenon predict` prints
+// them.
 static bool keep_classes(cli_run *r)
 {
     tn_data *d = r->data.train;
@@ -174,8 +175,8 @@ static void say_what_runs(const cli_run *r)
 }
 
 // Finds out what the progress of a text is measured by: the tokens of an item, the flops of a token
-// (6 for each parameter; in attention, 12 for each number of a token and token of the context, layer by
-// layer) and what the device reaches.
+// (6 for each parameter; in attention, 12 for each number of a token and token of the context,
+// layer by layer) and what the device reaches.
 static void find_rates(cli_run *r)
 {
     const cli_settings *s = r->s;
@@ -201,8 +202,8 @@ static int check_length(const cli_run *r)
     return 0;
 }
 
-// Opens everything that a run needs, in order of dependence: context, settings, data, network, optimizer,
-// state of a resumed run, log. Returns the exit status.
+// Opens everything that a run needs, in order of dependence: context, settings, data, network,
+// optimizer, state of a resumed run, log. Returns the exit status.
 static int open_run(cli_run *r)
 {
     cli_settings *s = r->s;
@@ -258,8 +259,8 @@ void cli_run_close(cli_run *r)
 
 // ---- a step
 
-// What all ranks have to know of a step, added up: the loss, of which each has its share, the hits, whether one got a
-// signal, and whether rank 0 has not saved for a while.
+// What all ranks have to know of a step, added up: the loss, of which each has its share, the hits,
+// whether one got a signal, and whether rank 0 has not saved for a while.
 enum { LOSS, HITS, STOP, LATE, FACTS };
 
 static bool is_late(const cli_run *r)
@@ -370,8 +371,8 @@ static bool is_out_of_patience(const cli_run *r)
     return r->s->patience > 0 && r->memory.best.since >= r->s->patience;
 }
 
-// Whether to evaluate after this step: at the end, by --eval-every, or after each epoch, with --patience
-// and of text.
+// Whether to evaluate after this step: at the end, by --eval-every, or after each epoch, with
+// --patience and of text.
 static bool wants_score(const cli_run *r, const cli_moment *m)
 {
     if (m->step == m->steps || is_due(m->step, r->s->eval_every)) return true;
@@ -379,7 +380,8 @@ static bool wants_score(const cli_run *r, const cli_moment *m)
     return epochs && r->s->eval_every == 0 && m->epoch_ends;
 }
 
-// Saves at the end, by --save-every, after an epoch, when patience is out, and after the best evaluation.
+// Saves at the end, by --save-every, after an epoch, when patience is out, and after the best
+// evaluation.
 static bool save_if_due(cli_run *r, const cli_moment *m)
 {
     bool due = m->step == m->steps || is_due(m->step, r->s->save_every) || is_out_of_patience(r) ||

@@ -1,4 +1,5 @@
-// tune_command.c: `tenon tune`, which measures the kernels of a case or of a program, and moves what won between machines.
+// tune_command.c: `tenon tune`, which measures the kernels of a case or of a program, and moves
+// what won between machines.
 #include "cli.h"
 
 #include <errno.h>
@@ -48,7 +49,8 @@ static bool takes_option(tune_line *l, int argc, char **argv, int *i, bool *ok)
     return true;
 }
 
-// A word that is no option is a case if it has the name of one, else a program, and what follows its arguments.
+// A word that is no option is a case if it has the name of one, else a program, and what follows
+// its arguments.
 static bool parse(tune_line *l, int argc, char **argv)
 {
     const cli_case *c;
@@ -105,7 +107,8 @@ static tn_status tune_case(cli_kit *k, const tune_line *l)
     return tn_error(k->cx);
 }
 
-// Says how many winners were moved, on stderr as all that tuning says, since FILE may be /dev/stdout. False if that failed.
+// Says how many winners were moved, on stderr as all that tuning says, since FILE may be
+// /dev/stdout. False if that failed.
 static bool report_winners(const char *how, const char *path, int winners)
 {
     if (winners < 0) return false;

@@ -15,8 +15,8 @@ int main(void)
     tn_tensor *a = tn_from(cx, TN_F32, TN_SHAPE(2, 3), (float[]){ 1, 2, 3, 4, 5, 6 });
     tn_tensor *b = tn_arange(cx, TN_F32, 0, 3, 1);
 
-    // Shapes broadcast as in NumPy: b (3,) is added to every row of a (2, 3). Nothing is computed yet:
-    // a call checks its arguments and records a node. Printing or reading a value computes it.
+    // Shapes broadcast as in NumPy: b (3,) is added to every row of a (2, 3). Nothing is computed
+    // yet: a call checks its arguments and records a node. Printing or reading a value computes it.
     tn_tensor *c = tn_add(tn_mul_s(a, 10), b);
     printf("10 a + b:\n");
     tn_print(c, stdout);

@@ -19,8 +19,8 @@ static void fit_a_line(tn_ctx *cx)
         tn_tensor *loss = tn_mse(tn_add(tn_mul(x, w), b), y);
         tn_backward(loss, NULL);
 
-        // A write to a leaf must not be recorded in its history, so gradient mode is off here. tn_end
-        // would also restore the mode.
+        // A write to a leaf must not be recorded in its history, so gradient mode is off here.
+        // tn_end would also restore the mode.
         bool mode = tn_grad_mode(cx, false);
         tn_sub_(w, tn_mul_s(tn_grad_of(w), 0.1));
         tn_sub_(b, tn_mul_s(tn_grad_of(b), 0.1));

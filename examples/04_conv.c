@@ -1,5 +1,5 @@
-// 04_conv.c: a layer of your own. A small residual network for digits, whose blocks are a struct and a
-// function, is printed as a table and trained with a schedule and augmented images.
+// 04_conv.c: a layer of your own. A small residual network for digits, whose blocks are a struct
+// and a function, is printed as a table and trained with a schedule and augmented images.
 //
 //     04_conv [steps]
 #include <stdio.h>
@@ -19,8 +19,8 @@ static tn_tensor *block_forward(tn_layer *l, tn_tensor *x)
     return tn_relu(tn_add(y, x));
 }
 
-// Files and optimizers use the names of the children: "0.conv1.weight". The struct is freed with the
-// layer.
+// Files and optimizers use the names of the children: "0.conv1.weight". The struct is freed with
+// the layer.
 static tn_layer *block_new(tn_ctx *cx, int64_t channels)
 {
     block *b = calloc(1, sizeof *b);

@@ -2,15 +2,15 @@
 //
 //     y = (x + sqrt(x * x + b)) / 2
 //
-// Its value and its gradient are texts in the language of Tenon's own table of ops, and are recorded
-// as such ops. So it takes every float dtype, broadcasts, runs on every device, and fuses with its
-// neighbours.
+// Its value and its gradient are texts in the language of Tenon's own table of ops, and are
+// recorded as such ops. So it takes every float dtype, broadcasts, runs on every device, and fuses
+// with its neighbours.
 #include <stdio.h>
 #include <tenon.h>
 
-// a is the first input, x, and b the second. The gradients of both, separated by a semicolon, also use
-// g, the gradient of the result, and y, the result: since sqrt(x * x + b) = 2 y - x, neither root nor
-// square is computed again. Without grad_expr, Tenon would differentiate the expression.
+// a is the first input, x, and b the second. The gradients of both, separated by a semicolon, also
+// use g, the gradient of the result, and y, the result: since sqrt(x * x + b) = 2 y - x, neither
+// root nor square is computed again. Without grad_expr, Tenon would differentiate the expression.
 static const tn_op_def squareplus = {
     .name      = "squareplus",
     .nin       = 2,

@@ -1,7 +1,7 @@
-// 08_custom_cuda.c: an op of your own as a CUDA kernel: rotary embedding, which rotates the features
-// (i, i + half) of x (batch, time, width) by an angle that grows with time. An expression cannot use
-// the index of its element, so the op has a kernel for GPUs and a C function for other devices.
-// Without a GPU, this program prints why and runs the function.
+// 08_custom_cuda.c: an op of your own as a CUDA kernel: rotary embedding, which rotates the
+// features (i, i + half) of x (batch, time, width) by an angle that grows with time. An expression
+// cannot use the index of its element, so the op has a kernel for GPUs and a C function for other
+// devices. Without a GPU, this program prints why and runs the function.
 #include <math.h>
 #include <stdio.h>
 #include <tenon.h>

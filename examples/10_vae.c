@@ -1,6 +1,7 @@
-// 10_vae.c: a variational autoencoder learns to draw digits. An encoder turns an image into a normal distribution of 16
-// numbers, and a decoder turns numbers drawn from it back into the image. The distributions are kept near the standard
-// normal one, so that in the end the decoder makes digits of any 16 normal numbers.
+// 10_vae.c: a variational autoencoder learns to draw digits. An encoder turns an image into a
+// normal distribution of 16 numbers, and a decoder turns numbers drawn from it back into the image.
+// The distributions are kept near the standard normal one, so that in the end the decoder makes
+// digits of any 16 normal numbers.
 //
 //     10_vae [steps]
 //
@@ -58,7 +59,8 @@ int main(int argc, char **argv)
         // Normal numbers times the deviation: gradients pass through to mean and deviation.
         tn_tensor *z = tn_add(mean, tn_mul(tn_exp(tn_mul_s(log_var, 0.5)), tn_randn_like(mean)));
         tn_tensor *y = tn_forward(decoder, z);
-        // Per image: the error of all pixels, and the divergence from the standard normal distribution.
+        // Per image: the error of all pixels, and the divergence from the standard normal
+        // distribution.
         tn_tensor *error = tn_bce_logits_with(y, x, (tn_loss_opts){ .reduce = TN_REDUCTION_SUM });
         tn_tensor *far   = tn_sub(tn_add(tn_square(mean), tn_exp(log_var)), tn_add_s(log_var, 1));
         error            = tn_div_s(error, (double)b.count);

@@ -1,6 +1,6 @@
-// 11_gan.c: two networks play against each other until one draws digits. The generator makes images of random numbers
-// and the digit that it is asked for; the critic learns to tell them from those of the dataset, and the generator
-// learns to be taken for real.
+// 11_gan.c: two networks play against each other until one draws digits. The generator makes images
+// of random numbers and the digit that it is asked for; the critic learns to tell them from those
+// of the dataset, and the generator learns to be taken for real.
 //
 //     11_gan [steps]
 //
@@ -36,7 +36,8 @@ static tn_tensor *draw(tn_layer *generator, tn_tensor *y)
     return tn_forward(generator, tn_concat(2, in, 1));
 }
 
-// The critic has an answer for each digit: whether x is a real one. This is how far those for y are from the target.
+// The critic has an answer for each digit: whether x is a real one. This is how far those for y are
+// from the target.
 static tn_tensor *loss_of(tn_layer *critic, tn_tensor *x, tn_tensor *y, double target)
 {
     tn_tensor *answer = tn_gather(tn_forward(critic, x), 1, tn_unsqueeze(y, 1));
@@ -72,7 +73,8 @@ int main(int argc, char **argv)
         tn_scope  *s    = tn_begin(cx);
         tn_batch   b    = tn_next(data, B);
         tn_tensor *fake = draw(generator, b.y);
-        // This loss is the critic's alone. A target of 0.9 for real images keeps it from being too sure.
+        // This loss is the critic's alone. A target of 0.9 for real images keeps it from being too
+        // sure.
         tn_tensor *judged = tn_add(loss_of(critic, ink(b.x), b.y, 0.9),
                                    loss_of(critic, tn_detach(fake), b.y, 0));
         tn_step(judging, judged);

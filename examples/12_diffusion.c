@@ -1,10 +1,12 @@
-// 12_diffusion.c: a network learns to take noise out of digits, and then makes digits of nothing but noise.
+// 12_diffusion.c: a network learns to take noise out of digits, and then makes digits of nothing
+// but noise.
 //
 //     12_diffusion [steps]
 //
-// An image x and noise e are mixed by an angle a: cos(a) x + sin(a) e. The network sees the mixture, the angle and which
-// digit it is, and says how the mixture changes as the angle grows: v = cos(a) e - sin(a) x. The image and the noise
-// follow from both, so an image is made by turning the angle of pure noise back, step by step.
+// An image x and noise e are mixed by an angle a: cos(a) x + sin(a) e. The network sees the
+// mixture, the angle and which digit it is, and says how the mixture changes as the angle grows: v
+// = cos(a) e - sin(a) x. The image and the noise follow from both, so an image is made by turning
+// the angle of pure noise back, step by step.
 //
 // B batch
 #include <stdio.h>
@@ -16,7 +18,8 @@ enum { B = 32, SIDE = 14 };
 
 static const double RIGHT_ANGLE = 1.5707963267948966;
 
-// Images of half the size, which are quicker to learn, with ink at 1 and paper, without its noise, at -1.
+// Images of half the size, which are quicker to learn, with ink at 1 and paper, without its noise,
+// at -1.
 static tn_tensor *ink(tn_tensor *x)
 {
     x = tn_clamp(tn_sub_s(tn_mul_s(x, 4), 1.6), -1, 1);
@@ -29,8 +32,8 @@ static tn_tensor *turn(tn_tensor *x, tn_tensor *y, tn_tensor *a)
     return tn_add(tn_mul(tn_cos(a), x), tn_mul(tn_sin(a), y));
 }
 
-// What the network says of mixtures x (N, 1, SIDE, SIDE) at angles a (N, 1, 1, 1) of digits y (N): angles and digits are
-// further channels.
+// What the network says of mixtures x (N, 1, SIDE, SIDE) at angles a (N, 1, 1, 1) of digits y (N):
+// angles and digits are further channels.
 static tn_tensor *predict(tn_layer *net, tn_tensor *x, tn_tensor *a, tn_tensor *y)
 {
     tn_tensor *digit = tn_reshape(tn_cast(tn_one_hot(y, 10), TN_F32), TN_SHAPE(-1, 10, 1, 1));

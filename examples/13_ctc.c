@@ -1,6 +1,7 @@
-// 13_ctc.c: a network learns to read strips of digits without being told where they stand. Convolutions look at the
-// strip, a recurrent layer goes along it in both directions, and connectionist temporal classification adds up all ways
-// to spread the right digits, with blanks between them, over the columns of the answer.
+// 13_ctc.c: a network learns to read strips of digits without being told where they stand.
+// Convolutions look at the strip, a recurrent layer goes along it in both directions, and
+// connectionist temporal classification adds up all ways to spread the right digits, with blanks
+// between them, over the columns of the answer.
 //
 //     13_ctc [steps]
 //
@@ -37,7 +38,8 @@ static tn_tensor *columns(tn_tensor *x)
     return tn_flatten(tn_permute(x, TN_AXES(3, 0, 1, 2)), 2, 3);
 }
 
-// Writes what the likeliest classes of strip b spell: equal ones in a row count once, blanks do not.
+// Writes what the likeliest classes of strip b spell: equal ones in a row count once, blanks do
+// not.
 static void spell(int64_t best[T][B], int b, char *text)
 {
     for (int t = 0; t < T; t++)

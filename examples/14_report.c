@@ -1,4 +1,5 @@
-// 14_report.c: show a run to people: a page with curves and samples, report.html, and what TensorBoard shows, in events/.
+// 14_report.c: show a run to people: a page with curves and samples, report.html, and what
+// TensorBoard shows, in events/.
 //
 //     14_report [steps]
 #include <stdio.h>
@@ -7,7 +8,8 @@
 
 enum { SHOWN = 12, CLASSES = 10, TESTED = 500 };
 
-// Adds what the network says of some images: the first ones as samples, all of them to the confusion matrix.
+// Adds what the network says of some images: the first ones as samples, all of them to the
+// confusion matrix.
 static void show_test(tn_report *report, tn_layer *net, tn_data *test)
 {
     int64_t guess[TESTED], truth[TESTED], counts[CLASSES * CLASSES] = { 0 };

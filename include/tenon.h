@@ -198,14 +198,16 @@ TN_API_PLAIN void tn_close(tn_ctx *cx);
 // Gives the context up, so that another thread can take it over with tn_ctx_enter.
 TN_API_PLAIN tn_status tn_ctx_leave(tn_ctx *cx);
 TN_API_PLAIN tn_status tn_ctx_enter(tn_ctx *cx);
-// Takes the context over from whichever thread has it, without that thread's doing. For programs with a lock
-// of their own, such as an interpreter's: the caller knows that no call on the context is running.
+// Takes the context over from whichever thread has it, without that thread's doing. For programs
+// with a lock of their own, such as an interpreter's: the caller knows that no call on the context
+// is running.
 TN_API_PLAIN tn_status tn_ctx_take(tn_ctx *cx);
 // Returns the device that the context is open on, as tn_open takes it: "cuda:1".
 TN_API_PLAIN const char *tn_ctx_device(const tn_ctx *cx);
 // Restarts the sequence of random numbers.
 TN_API_PLAIN void tn_seed(tn_ctx *cx, uint64_t seed);
-// A place in the sequence of random numbers: its seed, and what was drawn of it so far. tn_random_set returns to it.
+// A place in the sequence of random numbers: its seed, and what was drawn of it so far.
+// tn_random_set returns to it.
 typedef struct {
     uint64_t seed, drawn;
 } tn_random_state;
@@ -223,8 +225,8 @@ TN_API tn_tensor *tn_keep(tn_tensor *t);
 TN_API tn_tensor *tn_want(tn_tensor *t);
 // Frees t before its scope ends.
 TN_API void tn_drop(tn_tensor *t);
-// Counts one owner more: t leaves its scope, and lives until every owner has released it; steps store its value
-// until then. For languages that count references instead of opening scopes.
+// Counts one owner more: t leaves its scope, and lives until every owner has released it; steps
+// store its value until then. For languages that count references instead of opening scopes.
 TN_API_PLAIN void tn_retain(tn_tensor *t);
 TN_API_PLAIN void tn_release(tn_tensor *t);
 
@@ -250,10 +252,11 @@ TN_API_PLAIN void tn_on_error(tn_ctx *cx, tn_handler *h, void *user);
 // first warning of a context is reported, as a fault with code TN_OK. Until this is called, the
 // warning is printed to stderr, unless the program has replaced the error handler.
 TN_API_PLAIN void tn_on_warning(tn_ctx *cx, tn_handler *h, void *user);
-// While an evaluation runs, `asked` is called before a kernel or call that follows, at most about 20 times a
-// second. Once it returns true, the evaluation stops, and the call that it was for fails with TN_ESTOP; everything
-// is pending as before, and the next evaluation computes it. An evaluation that has begun to overwrite
-// values in their place, as an optimizer does at the end of a step, is not stopped. NULL: nothing is asked.
+// While an evaluation runs, `asked` is called before a kernel or call that follows, at most about
+// 20 times a second. Once it returns true, the evaluation stops, and the call that it was for fails
+// with TN_ESTOP; everything is pending as before, and the next evaluation computes it. An
+// evaluation that has begun to overwrite values in their place, as an optimizer does at the end of
+// a step, is not stopped. NULL: nothing is asked.
 TN_API_PLAIN void tn_stop_when(tn_ctx *cx, bool (*asked)(void *user), void *user);
 // Returns the name of a status, "TN_EARG".
 TN_API_PLAIN const char *tn_status_name(tn_status s);
@@ -338,10 +341,10 @@ TN_API tn_status tn_read(tn_tensor *t, tn_dtype dt, void *dst, int64_t count);
 // strides. On cuda it is an address of the GPU. Valid until t dies or is written. NULL, an error,
 // on devices whose memory has no addresses.
 TN_API const void *tn_ptr(tn_tensor *t);
-// Evaluates n tensors and puts the elements of t[i], row-major, at data[i]: host memory or, on a GPU,
-// memory of that GPU, which is not waited for. Results of kernels are computed there: the tensor then
-// reads that memory, which must stay unchanged until release(data[i], user) is called, as with
-// tn_borrow; where it was copied that is at once. release may be NULL.
+// Evaluates n tensors and puts the elements of t[i], row-major, at data[i]: host memory or, on a
+// GPU, memory of that GPU, which is not waited for. Results of kernels are computed there: the
+// tensor then reads that memory, which must stay unchanged until release(data[i], user) is called,
+// as with tn_borrow; where it was copied that is at once. release may be NULL.
 TN_API tn_status tn_eval_into(int n, tn_tensor *const *t, void *const *data,
                               void (*release)(void *data, void *user), void *user);
 // Prints t as NumPy would.
@@ -584,8 +587,8 @@ TN_API tn_tensor *tn_log_softmax(tn_tensor *x, int axis);  // log(softmax(x))
 TN_API tn_tensor *tn_contiguous(tn_tensor *x);
 // Returns a copy, stored in the order of x's strides.
 TN_API tn_tensor *tn_clone(tn_tensor *x);
-// Returns x (N, C, H, W), with the same shape, stored as (N, H, W, C); also with one or three axes of
-// places. Maps, convolutions and pools of the result keep that order; tn_contiguous returns to
+// Returns x (N, C, H, W), with the same shape, stored as (N, H, W, C); also with one or three axes
+// of places. Maps, convolutions and pools of the result keep that order; tn_contiguous returns to
 // row-major.
 TN_API tn_tensor *tn_channels_last(tn_tensor *x);
 // Joins n tensors along an existing axis.
@@ -642,8 +645,8 @@ TN_API tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b);
 TN_API tn_tensor *tn_linear(tn_tensor *x, tn_tensor *w, tn_tensor *b);
 
 typedef struct {
-    // One for each axis of places. 0: stride 1, padding 0, dilation 1. An entry that is 0 is equal to
-    // the first; TN_NO_PADDING after the first is no padding along that axis.
+    // One for each axis of places. 0: stride 1, padding 0, dilation 1. An entry that is 0 is equal
+    // to the first; TN_NO_PADDING after the first is no padding along that axis.
     int64_t stride[3], padding[3], dilation[3];
     int64_t groups;             // 0: 1
     int64_t output_padding[3];  // of a transposed convolution; below stride or dilation
@@ -655,8 +658,8 @@ TN_API tn_tensor *tn_conv1d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_op
 TN_API tn_tensor *tn_conv2d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o);
 TN_API tn_tensor *tn_conv3d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o);
 // The transposed convolutions, the gradients of the above for x, as layers that enlarge: x (N, C,
-// places), w (C, O / groups, taps), b (O) or NULL. An axis of n places gets (n - 1) stride - 2 padding
-// + dilation (taps - 1) + 1 + output_padding.
+// places), w (C, O / groups, taps), b (O) or NULL. An axis of n places gets (n - 1) stride - 2
+// padding + dilation (taps - 1) + 1 + output_padding.
 TN_API tn_tensor *tn_conv_transpose1d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o);
 TN_API tn_tensor *tn_conv_transpose2d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o);
 TN_API tn_tensor *tn_conv_transpose3d(tn_tensor *x, tn_tensor *w, tn_tensor *b, tn_conv_opts o);
@@ -806,11 +809,11 @@ TN_API tn_tensor *tn_kl_with(tn_tensor *x, tn_tensor *target, tn_loss_opts o);
 
 // Turns the recording of gradient history on or off. Returns the previous mode.
 TN_API_PLAIN bool tn_grad_mode(tn_ctx *cx, bool on);
-// Mixed precision: with TN_BF16 or TN_F16, products (matmul, linear, convolution, attention) take f32
-// operands in that dtype, and ops that need the range or the digits of f32 (exp, pow, sums, softmax,
-// norms, losses) take 16-bit ones in f32, by PyTorch's rules. TN_F32 turns it off. Returns the
-// previous mode. tn_end restores the mode that was set at tn_begin, as it does the gradient mode;
-// gradients are computed in the dtypes of the forward pass, in any mode.
+// Mixed precision: with TN_BF16 or TN_F16, products (matmul, linear, convolution, attention) take
+// f32 operands in that dtype, and ops that need the range or the digits of f32 (exp, pow, sums,
+// softmax, norms, losses) take 16-bit ones in f32, by PyTorch's rules. TN_F32 turns it off. Returns
+// the previous mode. tn_end restores the mode that was set at tn_begin, as it does the gradient
+// mode; gradients are computed in the dtypes of the forward pass, in any mode.
 TN_API_PLAIN tn_dtype tn_autocast(tn_ctx *cx, tn_dtype mode);
 // Makes t a leaf, whose gradient tn_backward accumulates, or (off) an ordinary tensor. Returns t.
 TN_API tn_tensor *tn_requires_grad(tn_tensor *t, bool on);
@@ -941,17 +944,19 @@ TN_API_PLAIN tn_stats tn_ctx_stats(const tn_ctx *cx);
 
 #include "tenon/pages.h"
 
-// Lets evaluations from now on measure the kernels that they launch under other settings than those that rules choose (threads,
-// vectors, what is held where), other plans of their graphs (what is fused, stored or computed again) and, on cuda, algorithms of cuBLASLt that it does not
-// propose, until that many seconds were spent; 0 ends it. Work is measured from its second evaluation on, and the
-// most expensive kernels get most of the time.
-// A setting, plan or algorithm wins if it is faster twice, by more than measurements vary, and gives the same result; sums may be rounded
-// differently. Winners are kept in the cache folder for this chip, and every later process uses them without measuring.
-// Evaluations that measure are slow; values are as usual. TN_TUNE=SECONDS does it from the opening of a context on; TN_TUNE=0 and
-// TN_DETERMINISTIC=1 leave everything to the rules.
+// Lets evaluations from now on measure the kernels that they launch under other settings than those
+// that rules choose (threads, vectors, what is held where), other plans of their graphs (what is
+// fused, stored or computed again) and, on cuda, algorithms of cuBLASLt that it does not propose,
+// until that many seconds were spent; 0 ends it. Work is measured from its second evaluation on,
+// and the most expensive kernels get most of the time.
+// A setting, plan or algorithm wins if it is faster twice, by more than measurements vary, and
+// gives the same result; sums may be rounded differently. Winners are kept in the cache folder for
+// this chip, and every later process uses them without measuring. Evaluations that measure are
+// slow; values are as usual. TN_TUNE=SECONDS does it from the opening of a context on; TN_TUNE=0
+// and TN_DETERMINISTIC=1 leave everything to the rules.
 TN_API tn_status tn_tune(tn_ctx *cx, double seconds);
-// Writes all winners of this cache folder, of any chip, to a file; adds those of such a file to it, to be used by contexts that
-// open from then on. Return how many winners the file has, -1 on error.
+// Writes all winners of this cache folder, of any chip, to a file; adds those of such a file to it,
+// to be used by contexts that open from then on. Return how many winners the file has, -1 on error.
 TN_API int tn_tune_export(tn_ctx *cx, const char *path);
 TN_API int tn_tune_import(tn_ctx *cx, const char *path);
 

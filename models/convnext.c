@@ -25,7 +25,7 @@ static tn_layer *initialized(tn_layer *l)
     return tni_model_done(l, ok);
 }
 
-// ---- a norm over channels -----------------------------------------------------------------------
+// ---- a norm over channels ----------------------------------------------------------------------
 
 typedef struct {
     tn_tensor *weight, *bias;
@@ -49,8 +49,8 @@ static tn_layer *new_norm(tn_ctx *cx, int64_t C)
 
 // ---- a block -----------------------------------------------------------------------------------
 
-// Around a convolution of each channel and two linear layers goes x. In training the branch is left out for an item
-// with probability `drop`.
+// Around a convolution of each channel and two linear layers goes x. In training the branch is left
+// out for an item with probability `drop`.
 typedef struct {
     tn_tensor *layer_scale;  // (C, 1, 1)
     tn_layer  *block;

@@ -7,7 +7,7 @@
 
 static const double STD = 0.02;  // standard deviation of all initial weights, as in GPT-2
 
-// ---- an affine map whose weight is (in, out), as in GPT-2's files ---------------------------------
+// ---- an affine map whose weight is (in, out), as in GPT-2's files ------------------------------
 
 // Hugging Face's Conv1D: a linear layer with a transposed weight. The tensors belong to the layer.
 typedef struct {

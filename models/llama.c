@@ -183,7 +183,8 @@ static tn_llama_opts with_defaults(tn_llama_opts o)
     return o;
 }
 
-// Whether the settings are valid. Reports the first wrong one otherwise. `whole`: heads are to be the width's parts.
+// Whether the settings are valid. Reports the first wrong one otherwise. `whole`: heads are to be
+// the width's parts.
 static bool settings_ok(tn_ctx *cx, const tn_llama_opts *o, bool whole)
 {
     const tni_model_size sizes[] = {

@@ -39,8 +39,8 @@ static tn_tensor *run_block(tn_layer *l, tn_tensor *x)
     return b->residual ? tn_add(x, y) : y;
 }
 
-// A block: 1 x 1 to more channels (if they are more), 3 x 3 of each channel, 1 x 1 to fewer; around it goes x if the
-// shape is the same.
+// A block: 1 x 1 to more channels (if they are more), 3 x 3 of each channel, 1 x 1 to fewer; around
+// it goes x if the shape is the same.
 static tn_layer *new_block(tn_ctx *cx, int64_t in, int64_t out, int64_t stride, int64_t times)
 {
     int64_t         C     = in * times;

@@ -142,7 +142,8 @@ static tn_rope_opts read_rope(config *c, int64_t context)
     return o;
 }
 
-// The longest text: but for llama3, scalings are for texts beyond what max_position_embeddings says.
+// The longest text: but for llama3, scalings are for texts beyond what max_position_embeddings
+// says.
 static int64_t read_context(config *c, const tn_rope_opts *rope, const tn_pretrained_opts *o)
 {
     int64_t n      = size(c, "max_position_embeddings", 2048);

@@ -1,6 +1,6 @@
 // Residual networks: those for ImageNet with torchvision's layout and names, and the small ones for
-// CIFAR of the same paper, whose shortcuts have no parameters (option A): where the image is halved,
-// they take every second pixel and pad the channels with zeros.
+// CIFAR of the same paper, whose shortcuts have no parameters (option A): where the image is
+// halved, they take every second pixel and pad the channels with zeros.
 //
 // B batch, C channels
 #include "part.h"
@@ -35,7 +35,8 @@ static const plan *plan_of(tn_ctx *cx, int depth)
 
 // ---- a block -----------------------------------------------------------------------------------
 
-// A block: convolutions, each with a norm and all but the last with relu, and a shortcut around them.
+// A block: convolutions, each with a norm and all but the last with relu, and a shortcut around
+// them.
 typedef struct {
     int       convs;
     tn_layer *conv[MAX_CONVS], *norm[MAX_CONVS];
@@ -92,7 +93,8 @@ static bool add_conv(tn_layer *l, int64_t in, int64_t out, int64_t kernel, int64
     return b->conv[i] && b->norm[i];
 }
 
-// Returns the output channels of a block. width is the number of channels of its 3 x 3 convolutions.
+// Returns the output channels of a block. width is the number of channels of its 3 x 3
+// convolutions.
 static int64_t channels_of(const plan *p, int64_t width)
 {
     return p->bottleneck ? 4 * width : width;
@@ -120,8 +122,8 @@ static tn_layer *new_block(tn_ctx *cx, const plan *p, int64_t in, int64_t width,
     return tni_model_done(l, ok);
 }
 
-// Makes a sequence of blocks. The first one changes the channels and, except in the first stage, halves
-// the image.
+// Makes a sequence of blocks. The first one changes the channels and, except in the first stage,
+// halves the image.
 static tn_layer *new_stage(tn_ctx *cx, const plan *p, int i, int64_t in, int64_t width)
 {
     tn_layer *list[MAX_BLOCKS];
@@ -133,8 +135,8 @@ static tn_layer *new_stage(tn_ctx *cx, const plan *p, int i, int64_t in, int64_t
 
 // ---- the network -------------------------------------------------------------------------------
 
-// Adds the layers before the blocks. They divide the size of ImageNet's images by four, and keep that of
-// CIFAR's.
+// Adds the layers before the blocks. They divide the size of ImageNet's images by four, and keep
+// that of CIFAR's.
 static void add_stem(tn_layer *l, const plan *p, int64_t channels, int64_t width)
 {
     tn_ctx *cx = tn_layer_ctx(l);

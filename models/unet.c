@@ -1,13 +1,13 @@
-// A U-Net: convolutions on the way down to half the size at each level, and on the way up again, where each level is
-// joined to what it was on the way down.
+// A U-Net: convolutions on the way down to half the size at each level, and on the way up again,
+// where each level is joined to what it was on the way down.
 //
 // B batch, C channels
 #include "part.h"
 
 enum { MAX_LEVELS = 8 };
 
-// On the way up, for each level but the lowest, a transposed convolution from below and the convolutions after what
-// it gives was joined to what went down there.
+// On the way up, for each level but the lowest, a transposed convolution from below and the
+// convolutions after what it gives was joined to what went down there.
 typedef struct {
     int       levels;
     tn_layer *down[MAX_LEVELS], *up[MAX_LEVELS], *joined[MAX_LEVELS], *out;

@@ -115,7 +115,8 @@ static tn_layer *new_encoder(tn_ctx *cx, const tn_vit_opts *o, int64_t N)
 
 // ---- the network -------------------------------------------------------------------------------
 
-// Patches are the tokens, by a convolution whose stride is its kernel; the first token is that of the class.
+// Patches are the tokens, by a convolution whose stride is its kernel; the first token is that of
+// the class.
 typedef struct {
     tn_tensor *class_token;  // (1, 1, C)
     tn_layer  *conv_proj, *encoder, *heads;

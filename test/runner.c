@@ -7,8 +7,9 @@
 // behind it. --no-fork keeps all in this process, for a debugger. A test that takes longer than
 // TN_TEST_LIMIT seconds (600 unless set) is ended.
 //
-// N files run at once: TN_TEST_JOBS unless given, else one for every two cores, two at least. With more than one, a
-// file prints when it is done, and those that want to be alone come one by one behind all others.
+// N files run at once: TN_TEST_JOBS unless given, else one for every two cores, two at least. With
+// more than one, a file prints when it is done, and those that want to be alone come one by one
+// behind all others.
 #include "check.h"
 #include "recorded_kernels.h"
 #include "runner_jobs.h"
@@ -34,9 +35,9 @@ typedef struct {
     bool             alone;
 } test_file;
 
-// What a child tells the runner of a file, in memory shared by both, so that it outlives a crash. The
-// counts of a file grow as its tests end; `checks` and what follows belong to the test that runs now.
-// Checks may come from several threads.
+// What a child tells the runner of a file, in memory shared by both, so that it outlives a crash.
+// The counts of a file grow as its tests end; `checks` and what follows belong to the test that
+// runs now. Checks may come from several threads.
 typedef struct {
     int        at;  // index of the running test
     bool       done;
@@ -434,8 +435,8 @@ int main(int argc, char **argv)
     if (only_list) return list();
     setenv("TN_CACHE_DIR", TN_BUILD_DIR "/cache", 0);  // not the user's
     setenv("TN_DEVICE", "cpu", 0);                     // the same tests wherever there is a GPU
-    // PoCL compiles in a third of the time if it optimizes less; a long run lets it, as programs of users do. Other drivers do
-    // not know what is set for it.
+    // PoCL compiles in a third of the time if it optimizes less; a long run lets it, as programs of
+    // users do. Other drivers do not know what is set for it.
     if (!test_long()) setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 0);
 
     const char *text = getenv("TN_TEST_LIMIT");

@@ -34,9 +34,9 @@ void jobs_end_with(int parent)
 }
 #endif
 
-// Some tests have a thread on each core, some a compiler beside them, so that one file for every two cores
-// keeps them all busy; of two or three cores one file alone would leave one idle half of the time. More
-// than MANY gain nothing: the longest file takes a fifth of the time of all.
+// Some tests have a thread on each core, some a compiler beside them, so that one file for every
+// two cores keeps them all busy; of two or three cores one file alone would leave one idle half of
+// the time. More than MANY gain nothing: the longest file takes a fifth of the time of all.
 int jobs_default(void)
 {
     enum { CORES = 2, FEW = 2, MANY = 8 };

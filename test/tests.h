@@ -1,9 +1,9 @@
-// tests.h: every table of tests, one line each. TESTS(name) stands for tests_name in */test_name.c. The
-// runner includes it with TESTS() defined; the order is the order of running.
+// tests.h: every table of tests, one line each. TESTS(name) stands for tests_name in */test_name.c.
+// The runner includes it with TESTS() defined; the order is the order of running.
 //
-// TESTS_ALONE is for what wants no other file beside it, where several run at once: it measures time or
-// the memory of a whole device, or looks at what all others left. Such files come behind the others.
-// What takes longest comes early, so that nothing waits for it alone.
+// TESTS_ALONE is for what wants no other file beside it, where several run at once: it measures
+// time or the memory of a whole device, or looks at what all others left. Such files come behind
+// the others. What takes longest comes early, so that nothing waits for it alone.
 #ifndef TESTS_ALONE
 #define TESTS_ALONE(name) TESTS(name)
 #endif

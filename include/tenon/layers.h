@@ -41,26 +41,30 @@ TN_API tn_layer *tn_layer_of(tn_ctx *cx, int n, tn_tensor *const *params);
 // Runs the layer on x.
 TN_API tn_tensor *tn_forward(tn_layer *l, tn_tensor *x);
 // Runs the layer on nx inputs and fills y with its ny outputs. On failure all of them are NULL. x
-// and y may overlap. An input that may be left out may also be NULL. A layer of one input and one output can be run by either function.
+// and y may overlap. An input that may be left out may also be NULL. A layer of one input and one
+// output can be run by either function.
 TN_API tn_status tn_forward_n(tn_layer *l, int nx, tn_tensor *const *x, int ny, tn_tensor **y);
 // Return the user's struct of a layer, and its context.
 TN_API_PLAIN void   *tn_layer_self(const tn_layer *l);
 TN_API_PLAIN tn_ctx *tn_layer_ctx(const tn_layer *l);
-// Normalizes a parameter, by name or path: it leaves the list of parameters, and tn_forward of its layer computes it
-// each time. Call them before making an optimizer, and before loading a file that has these names.
+// Normalizes a parameter, by name or path: it leaves the list of parameters, and tn_forward of its
+// layer computes it each time. Call them before making an optimizer, and before loading a file that
+// has these names.
 //
-// torch.nn.utils.weight_norm: NAME is NAME_g * NAME_v / |NAME_v|, with a length for each place of the axis.
+// torch.nn.utils.weight_norm: NAME is NAME_g * NAME_v / |NAME_v|, with a length for each place of
+// the axis.
 TN_API tn_status tn_layer_weight_norm(tn_layer *l, const char *name, int axis);
 typedef struct {
     int    axis;        // the rows of the matrix that NAME is seen as
     int    iterations;  // of the power method in each forward pass in training mode; 0: 1
     double eps;         // the least length that is divided by; 0: 1e-12
 } tn_spectral_norm_opts;
-// torch.nn.utils.spectral_norm: NAME is NAME_orig divided by its largest singular value, as the vectors NAME_u and NAME_v
-// tell it, which are buffers.
+// torch.nn.utils.spectral_norm: NAME is NAME_orig divided by its largest singular value, as the
+// vectors NAME_u and NAME_v tell it, which are buffers.
 TN_API tn_status tn_layer_spectral_norm(tn_layer *l, const char *name, tn_spectral_norm_opts o);
-// torch.nn.utils.prune.custom_from_mask: NAME is NAME_orig where the mask, of its shape, is not 0, and 0 elsewhere. NAME_mask
-// is a buffer, so that it is saved and loaded, and optimizers train what is left.
+// torch.nn.utils.prune.custom_from_mask: NAME is NAME_orig where the mask, of its shape, is not 0,
+// and 0 elsewhere. NAME_mask is a buffer, so that it is saved and loaded, and optimizers train what
+// is left.
 TN_API tn_status tn_layer_prune(tn_layer *l, const char *name, tn_tensor *mask);
 // Ends any of them: NAME is a parameter again, with the value that it has now.
 TN_API tn_status tn_layer_remove_norm(tn_layer *l, const char *name);
@@ -69,8 +73,8 @@ TN_API tn_status tn_layer_remove_norm(tn_layer *l, const char *name);
 TN_API void tn_layer_train(tn_layer *l, bool on);
 // Whether the layer is in training mode.
 TN_API_PLAIN bool tn_layer_training(const tn_layer *l);
-// Sets whether the values inside the layer are not kept for the backward pass, but computed again in
-// it: less memory for more work, as PyTorch's torch.utils.checkpoint. Its inputs and outputs are
+// Sets whether the values inside the layer are not kept for the backward pass, but computed again
+// in it: less memory for more work, as PyTorch's torch.utils.checkpoint. Its inputs and outputs are
 // kept. Random numbers are the same both times, so gradients are too. Of layers inside one another
 // each keeps its own inputs and outputs. Values that a read computes before the backward pass are
 // kept as usual.
@@ -144,8 +148,8 @@ typedef struct {
     bool   affine;         // a weight and a bias for each channel
     bool   running;        // running statistics, which evaluation mode normalizes by
 } tn_nn_instance_norm_opts;
-// torch.nn.InstanceNorm1d, 2d and 3d: each channel of each item of (N, C, ...) by itself. As PyTorch's, it has
-// neither weight and bias nor running statistics unless they are asked for.
+// torch.nn.InstanceNorm1d, 2d and 3d: each channel of each item of (N, C, ...) by itself. As
+// PyTorch's, it has neither weight and bias nor running statistics unless they are asked for.
 TN_API tn_layer *tn_nn_instance_norm(tn_ctx *cx, int64_t channels, tn_nn_instance_norm_opts o);
 // torch.nn.LayerNorm over the last axis, or over the last axes, of that size.
 TN_API tn_layer *tn_nn_layer_norm(tn_ctx *cx, int64_t size);
@@ -157,11 +161,12 @@ TN_API tn_layer *tn_nn_rms_norm_nd(tn_ctx *cx, int rank, const int64_t *size, tn
 TN_API tn_layer *tn_nn_group_norm(tn_ctx *cx, int64_t groups, int64_t channels);
 TN_API tn_layer *tn_nn_group_norm_with(tn_ctx *cx, int64_t groups, int64_t channels,
                                        tn_nn_norm_opts o);
-// torch.nn.Bilinear: weight (out, in1, in2), bias (out). Takes two inputs, (..., in1) and (..., in2), by tn_forward_n.
+// torch.nn.Bilinear: weight (out, in1, in2), bias (out). Takes two inputs, (..., in1) and (...,
+// in2), by tn_forward_n.
 TN_API tn_layer *tn_nn_bilinear(tn_ctx *cx, int64_t in1, int64_t in2, int64_t out,
                                 tn_nn_linear_opts o);
-// The gated feed-forward part of Llama, down_proj(silu(gate_proj(x)) * up_proj(x)), from width through hidden to
-// width, with Hugging Face's names.
+// The gated feed-forward part of Llama, down_proj(silu(gate_proj(x)) * up_proj(x)), from width
+// through hidden to width, with Hugging Face's names.
 TN_API tn_layer *tn_nn_swiglu(tn_ctx *cx, int64_t width, int64_t hidden, tn_nn_linear_opts o);
 // torch.nn.Embedding: a table of `count` rows of `width` numbers, read by index.
 TN_API tn_layer *tn_nn_embedding(tn_ctx *cx, int64_t count, int64_t width);
@@ -171,8 +176,9 @@ typedef struct {
     bool        bidirectional, batch_first, no_bias;  // as in tn_rnn_opts
     double      dropout;                              // between layers, in training mode
 } tn_nn_rnn_opts;
-// torch.nn.RNN, LSTM and GRU: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0 and so on; x (T, B, in)
-// becomes (T, B, hidden). States are given and returned by tn_rnn with the layer's parameters.
+// torch.nn.RNN, LSTM and GRU: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0 and so on; x (T,
+// B, in) becomes (T, B, hidden). States are given and returned by tn_rnn with the layer's
+// parameters.
 TN_API tn_layer *tn_nn_rnn(tn_ctx *cx, int64_t in, int64_t hidden, tn_nn_rnn_opts o);
 // torch.nn.Dropout with probability p, in training mode.
 TN_API tn_layer *tn_nn_dropout(tn_ctx *cx, double p);
@@ -193,8 +199,8 @@ TN_API tn_layer *tn_nn_adaptive_avg_pool2d(tn_ctx *cx, int64_t h, int64_t w);
 // A layer that applies a function of one tensor: tn_nn_act(cx, tn_relu). Tensors that f makes,
 // except its result, are freed when it returns.
 TN_API tn_layer *tn_nn_act(tn_ctx *cx, tn_tensor *(*f)(tn_tensor *x));
-// torch.nn.PReLU: tn_prelu with one slope, or one for each of `count` channels (axis 1), that is trained and starts at
-// 0.25.
+// torch.nn.PReLU: tn_prelu with one slope, or one for each of `count` channels (axis 1), that is
+// trained and starts at 0.25.
 TN_API tn_layer *tn_nn_prelu(tn_ctx *cx, int64_t count);
 // torch.nn.GLU along an axis.
 TN_API tn_layer *tn_nn_glu(tn_ctx *cx, int axis);
@@ -236,19 +242,21 @@ typedef struct {
     double base;  // of the wave lengths of sines and cosines; 0: 10000
     double dropout;  // of the sum, in training mode
 } tn_nn_positional_opts;
-// Adds to each token of x (..., T, width) a vector for its position: sines and cosines in turn, as in "Attention Is
-// All You Need", or a learned one. In a cached pass positions go on after the tokens in the cache. Rotary
-// ones are tn_rope's.
+// Adds to each token of x (..., T, width) a vector for its position: sines and cosines in turn, as
+// in "Attention Is All You Need", or a learned one. In a cached pass positions go on after the
+// tokens in the cache. Rotary ones are tn_rope's.
 TN_API tn_layer *tn_nn_positional(tn_ctx *cx, int64_t width, tn_nn_positional_opts o);
 typedef struct {
     bool    causal, no_bias;
     double  dropout;
     int64_t key_width, value_width;  // of keys and values (PyTorch's kdim, vdim); 0: width
 } tn_nn_attention_opts;
-// Multi-head attention over (B, T, width), with the names of torch.nn.MultiheadAttention. tn_forward attends to x itself.
-// tn_forward_n takes up to five inputs: queries (B, T, width), keys (B, S, key_width) or NULL: the queries, values (B, S,
-// value_width) or NULL: the keys, then a mask of keys (B, S) and a mask that broadcasts to (B, heads, T, S), or NULL.
-// Masks are those of tn_attention: bool, where true is visible (PyTorch's hide what is true), or float, added to scores.
+// Multi-head attention over (B, T, width), with the names of torch.nn.MultiheadAttention.
+// tn_forward attends to x itself. tn_forward_n takes up to five inputs: queries (B, T, width), keys
+// (B, S, key_width) or NULL: the queries, values (B, S, value_width) or NULL: the keys, then a mask
+// of keys (B, S) and a mask that broadcasts to (B, heads, T, S), or NULL. Masks are those of
+// tn_attention: bool, where true is visible (PyTorch's hide what is true), or float, added to
+// scores.
 TN_API tn_layer *tn_nn_attention(tn_ctx *cx, int64_t width, int64_t heads);
 TN_API tn_layer *tn_nn_attention_with(tn_ctx *cx, int64_t width, int64_t heads,
                                       tn_nn_attention_opts o);
@@ -283,9 +291,9 @@ TN_API void tn_cache_free(tn_cache *c);
 // Returns the number of tokens in each row, padding included.
 TN_API_PLAIN int64_t tn_cache_count(const tn_cache *c);
 // Runs a network on the tokens x (B, T) that follow those in the cache, and adds them to it. The
-// result is that of tn_forward on all tokens, for the last T of them; but with TN_ROPE_DYNAMIC, beyond
-// the context of the training, keys keep the angles of the pass that made them, as in Hugging Face's
-// transformers. Records no gradients.
+// result is that of tn_forward on all tokens, for the last T of them; but with TN_ROPE_DYNAMIC,
+// beyond the context of the training, keys keep the angles of the pass that made them, as in
+// Hugging Face's transformers. Records no gradients.
 TN_API tn_tensor *tn_forward_cached(tn_layer *l, tn_tensor *x, tn_cache *c);
 
 // How a layer of the user's own takes part in it. Outside of tn_forward_cached these mean what they
@@ -298,16 +306,17 @@ TN_API tn_tensor *tn_layer_attention(tn_layer *l, tn_tensor *q, tn_tensor *k, tn
 // Returns the positions of the tokens that l is running on, of which there are that many, i32 or
 // i64: (T), or (B, T) if rows differ.
 TN_API tn_tensor *tn_layer_positions(tn_layer *l, int64_t tokens);
-// Returns the number of tokens that earlier passes have put into the cache. A network with a layer that asks for
-// it is run by tn_generate for every token, repeatable or not.
+// Returns the number of tokens that earlier passes have put into the cache. A network with a layer
+// that asks for it is run by tn_generate for every token, repeatable or not.
 TN_API_PLAIN int64_t tn_layer_past(const tn_layer *l);
-// Returns whether that many tokens, after those in the cache, are at most `context`. A layer that takes no more
-// than that asks in every pass.
+// Returns whether that many tokens, after those in the cache, are at most `context`. A layer that
+// takes no more than that asks in every pass.
 TN_API_PLAIN bool tn_layer_fits(const tn_layer *l, int64_t tokens, int64_t context);
-// Says that l's function records the same ops whenever its inputs have the same shapes: it depends on no state of
-// the program and has no other effect, so that the tensors it makes beside its result die with the call. If that is so for all layers with functions of their own, tn_generate calls
-// them for a few tokens and then repeats what they recorded, one place further for each token, which takes
-// the host much less time. The layers of Tenon and of its models are repeatable.
+// Says that l's function records the same ops whenever its inputs have the same shapes: it depends
+// on no state of the program and has no other effect, so that the tensors it makes beside its
+// result die with the call. If that is so for all layers with functions of their own, tn_generate
+// calls them for a few tokens and then repeats what they recorded, one place further for each
+// token, which takes the host much less time. The layers of Tenon and of its models are repeatable.
 TN_API void tn_layer_repeatable(tn_layer *l, bool on);
 
 typedef struct {

@@ -46,8 +46,8 @@ typedef struct {
     int64_t classes, channels;     // 0: 1000, 3
     double  dropout;               // 0: none
 } tn_vit_opts;
-// Makes a vision transformer with torchvision's names: from (B, channels, size, size) to (B, classes).
-// The defaults are vit_b_16's; vit_l_16 has 24 layers, 16 heads and a width of 1024.
+// Makes a vision transformer with torchvision's names: from (B, channels, size, size) to (B,
+// classes). The defaults are vit_b_16's; vit_l_16 has 24 layers, 16 heads and a width of 1024.
 TN_API tn_layer *tn_vit(tn_ctx *cx, tn_vit_opts o);
 
 typedef struct {
@@ -57,8 +57,8 @@ typedef struct {
     double  drop;  // with what probability the last block is left out for an item in training; 0:
                    // 0.1; TN_ZERO: never
 } tn_convnext_opts;
-// Makes a ConvNeXt with torchvision's names: from (B, channels, H, W) to (B, classes). The defaults are
-// convnext_tiny's; small has blocks of 3, 3, 27 and 3, base also a width of 128, large of 192.
+// Makes a ConvNeXt with torchvision's names: from (B, channels, H, W) to (B, classes). The defaults
+// are convnext_tiny's; small has blocks of 3, 3, 27 and 3, base also a width of 128, large of 192.
 TN_API tn_layer *tn_convnext(tn_ctx *cx, tn_convnext_opts o);
 
 typedef struct {

@@ -40,8 +40,8 @@ typedef struct {
 } tn_schedule;
 
 // Update rules and defaults are PyTorch's. Every update first clips the gradients by their common
-// norm, then that of each parameter by its own (clip_each), then each element by value; 0 means off. With accumulate k, every
-// k-th tn_step updates, by the averaged gradient.
+// norm, then that of each parameter by its own (clip_each), then each element by value; 0 means
+// off. With accumulate k, every k-th tn_step updates, by the averaged gradient.
 //
 // The optimizer state of f16 and bf16 parameters is f32. In addition, the optimizer keeps an f32
 // master copy of each such parameter and updates that, so that steps below the parameter's
@@ -55,12 +55,12 @@ typedef struct {
 // they are clipped. An update whose gradients are not finite is skipped: parameters and state stay
 // as they are, and the scale is multiplied by scale_backoff. After scale_interval updates without
 // that it is multiplied by scale_growth. All of it happens on the device; nothing waits. A skipped
-// update counts for the schedule and for tn_optim_updates, not for the rule (Adam's correction of its
-// moments), as in PyTorch. Checkpoints keep scale and counts.
+// update counts for the schedule and for tn_optim_updates, not for the rule (Adam's correction of
+// its moments), as in PyTorch. Checkpoints keep scale and counts.
 //
-// ema above 0, such as 0.999, keeps a running average of each parameter, in f32 or wider: it begins as the parameter,
-// and every update makes it ema * average + (1 - ema) * parameter, in the same pass over memory. tn_optim_average_to
-// gives the averages to a network.
+// ema above 0, such as 0.999, keeps a running average of each parameter, in f32 or wider: it begins
+// as the parameter, and every update makes it ema * average + (1 - ema) * parameter, in the same
+// pass over memory. tn_optim_average_to gives the averages to a network.
 //
 // All optimizers have these options.
 #define TN_OPTIM_OPTIONS                                                               \
@@ -108,10 +108,11 @@ typedef struct {
 } tn_nadam_opts;
 typedef tn_adamw_opts tn_lamb_opts;  // eps 0: 1e-6
 typedef tn_adamw_opts tn_lion_opts;  // lr, beta2, weight_decay 0: 1e-4, 0.99, 0; eps is not used
-// Muon is for matrices, and for weights of convolutions as matrices of (out, rest). Parameters with fewer axes, and
-// those whose names match `adamw` ("*wte*,*lm_head*"), are updated by AdamW with lr, beta1, beta2 and eps. The learning
-// rate of a matrix is multiplied by sqrt(max(1, rows / columns)), or, with match_rms, by
-// 0.2 * sqrt(max(rows, columns)), which lets learning rates of AdamW fit both.
+// Muon is for matrices, and for weights of convolutions as matrices of (out, rest). Parameters with
+// fewer axes, and those whose names match `adamw` ("*wte*,*lm_head*"), are updated by AdamW with
+// lr, beta1, beta2 and eps. The learning rate of a matrix is multiplied by sqrt(max(1, rows /
+// columns)), or, with match_rms, by 0.2 * sqrt(max(rows, columns)), which lets learning rates of
+// AdamW fit both.
 typedef struct {
     double      lr, momentum, weight_decay;  // 0: 1e-3, 0.95, 0.1
     double      beta1, beta2, eps;           // 0: 0.9, 0.999, 1e-8
@@ -132,7 +133,8 @@ TN_API tn_optim *tn_adam(tn_layer *net, tn_adam_opts o);
 TN_API tn_optim *tn_adamw(tn_layer *net, tn_adamw_opts o);
 TN_API tn_optim *tn_rmsprop(tn_layer *net, tn_rmsprop_opts o);
 TN_API tn_optim *tn_adagrad(tn_layer *net, tn_adagrad_opts o);
-// L-BFGS, whose steps are tn_minimize's alone. It has no groups, decay, clipping or master copies, and checkpoints do not have its history.
+// L-BFGS, whose steps are tn_minimize's alone. It has no groups, decay, clipping or master copies,
+// and checkpoints do not have its history.
 TN_API tn_optim *tn_lbfgs(tn_layer *net, tn_lbfgs_opts o);
 TN_API tn_optim *tn_adadelta(tn_layer *net, tn_adadelta_opts o);
 TN_API tn_optim *tn_nadam(tn_layer *net, tn_nadam_opts o);
@@ -152,8 +154,9 @@ TN_API tn_status tn_optim_add_group(tn_optim *o, const char *names, double lr_sc
 TN_API tn_status tn_step(tn_optim *o, tn_tensor *loss);
 // A function that computes a loss of o's parameters as they are now, again each time.
 typedef tn_tensor *tn_loss_fn(void *user);
-// Runs a training step of a function: L-BFGS calls it several times and waits for each value; other optimizers do tn_step of what one
-// call returns. A backward pass that f makes itself counts as the gradient. Writes the first loss to *loss, unless it is NULL.
+// Runs a training step of a function: L-BFGS calls it several times and waits for each value; other
+// optimizers do tn_step of what one call returns. A backward pass that f makes itself counts as the
+// gradient. Writes the first loss to *loss, unless it is NULL.
 TN_API tn_status tn_minimize(tn_optim *o, tn_loss_fn *f, void *user, double *loss);
 // Records an update by the stored gradients. Clears and launches nothing. Parameters without
 // gradient do not change.
@@ -167,26 +170,28 @@ TN_API tn_tensor *tn_optim_clip_norm(tn_optim *o, double max);
 TN_API tn_status tn_optim_clip_value(tn_optim *o, double max);
 // Scales the gradient of each parameter so that its own norm is at most max.
 TN_API tn_status tn_optim_clip_each(tn_optim *o, double max);
-// Returns the norm of all gradients that the last update had, averaged over accumulated steps, before clipping; NaN before the
-// first. Updates keep it from the first call on, which costs them a sum over all gradients.
+// Returns the norm of all gradients that the last update had, averaged over accumulated steps,
+// before clipping; NaN before the first. Updates keep it from the first call on, which costs them a
+// sum over all gradients.
 TN_API tn_tensor *tn_optim_grad_norm(tn_optim *o);
 // Returns the learning rate of the next update, including the schedule.
 TN_API_PLAIN double tn_optim_lr(const tn_optim *o);
 // Sets the learning rate that the schedule multiplies.
 TN_API void tn_optim_set_lr(tn_optim *o, double lr);
-// Sets a number of the rule from the next update on: "momentum" or "dampening" of SGD, "beta1", "beta2"
-// or "eps" of Adam, AdamW, NAdam and LAMB, "beta1" or "beta2" of Lion, "alpha", "eps" or "momentum" of RMSprop,
-// "lr_decay" or "eps" of Adagrad, "rho" or "eps" of Adadelta, "momentum", "beta1" or "beta2" of Muon. 0 means 0. State
-// is kept.
+// Sets a number of the rule from the next update on: "momentum" or "dampening" of SGD, "beta1",
+// "beta2" or "eps" of Adam, AdamW, NAdam and LAMB, "beta1" or "beta2" of Lion, "alpha", "eps" or
+// "momentum" of RMSprop, "lr_decay" or "eps" of Adagrad, "rho" or "eps" of Adadelta, "momentum",
+// "beta1" or "beta2" of Muon. 0 means 0. State is kept.
 TN_API tn_status tn_optim_set(tn_optim *o, const char *setting, double value);
 // Replaces the schedule and keeps the number of updates done, for example to make a run longer.
 TN_API tn_status tn_optim_set_schedule(tn_optim *o, tn_schedule s);
-// Gives the parameters of net the running averages (option ema) of o's parameters with the same names; before the first
-// update, o's parameters. net is usually another network of the same kind, for evaluating and saving: buffers, as batch
-// norm's, are not changed. All of net's parameters must be among o's, with their shapes.
+// Gives the parameters of net the running averages (option ema) of o's parameters with the same
+// names; before the first update, o's parameters. net is usually another network of the same kind,
+// for evaluating and saving: buffers, as batch norm's, are not changed. All of net's parameters
+// must be among o's, with their shapes.
 TN_API tn_status tn_optim_average_to(tn_optim *o, tn_layer *net);
-// Lowers the learning rate when a value no longer improves (PyTorch's ReduceLROnPlateau). Begins as the settings, with
-// zeros for the rest, which belongs to tn_plateau_step.
+// Lowers the learning rate when a value no longer improves (PyTorch's ReduceLROnPlateau). Begins as
+// the settings, with zeros for the rest, which belongs to tn_plateau_step.
 typedef struct {
     double  factor;  // of the learning rate; 0: 0.1
     int64_t patience,
@@ -198,7 +203,8 @@ typedef struct {
     bool    seen;
     int64_t bad, resting;
 } tn_plateau;
-// Takes the next value, for example the loss of an epoch's evaluation. Returns whether the learning rate was lowered.
+// Takes the next value, for example the loss of an epoch's evaluation. Returns whether the learning
+// rate was lowered.
 TN_API bool tn_plateau_step(tn_plateau *p, tn_optim *o, double value);
 // Returns the number of updates done.
 TN_API_PLAIN int64_t tn_optim_updates(const tn_optim *o);
@@ -247,8 +253,9 @@ typedef struct {
     int     threads;      // that read a folder; 0: those of the context
     bool    strict;       // an image of a folder that cannot be read is an error
 } tn_image_opts;
-// Reads an image: f32 (C, H, W) in [0, 1]. JPEG and PNG are decoded by libturbojpeg and libpng, which
-// are found at run time; grey, palettes, 16 bits, CMYK and a camera's turn (EXIF) are known. PGM (C is
+// Reads an image: f32 (C, H, W) in [0, 1]. JPEG and PNG are decoded by libturbojpeg and libpng,
+// which are found at run time; grey, palettes, 16 bits, CMYK and a camera's turn (EXIF) are known.
+// PGM (C is
 // 1) and PPM (C is 3) may be .gz.
 TN_API tn_tensor *tn_image_read(tn_ctx *cx, const char *path);
 TN_API tn_tensor *tn_image_read_with(tn_ctx *cx, const char *path, tn_image_opts o);
@@ -266,8 +273,8 @@ typedef struct {
     tn_image_style style;  // of tn_image_print
     int            width;  // of tn_image_print: characters in a line; 0: of the terminal, or 80
 } tn_image_show_opts;
-// Joins images (N, C, H, W) to one, (C, rows, columns), row by row; a single one, (C, H, W) or (H, W),
-// stays as it is. f32, 0 is black and 1 is white. torchvision's make_grid.
+// Joins images (N, C, H, W) to one, (C, rows, columns), row by row; a single one, (C, H, W) or (H,
+// W), stays as it is. f32, 0 is black and 1 is white. torchvision's make_grid.
 TN_API tn_tensor *tn_image_grid(tn_tensor *x, tn_image_show_opts o);
 // Write images, grey or RGB, joined in the same way, as a PNG file with 8 bits for each channel.
 TN_API tn_status tn_image_write(tn_tensor *x, const char *path);
@@ -275,10 +282,10 @@ TN_API tn_status tn_image_write_with(tn_tensor *x, const char *path, tn_image_sh
 // Print them with characters, smaller if a line has less room than they are wide.
 TN_API tn_status tn_image_print(tn_tensor *x, FILE *f);
 TN_API tn_status tn_image_print_with(tn_tensor *x, FILE *f, tn_image_show_opts o);
-// Opens a folder that has a folder of JPEG and PNG files for each class: x (B, C, size, size), y (B).
-// Classes are in the order of their names. Files are read when they are needed, by several threads.
-// One that cannot be read is skipped: the next item comes in its place, tn_data_info(d).skipped counts
-// it, and tn_data_skipped(d, i) says which it is and why.
+// Opens a folder that has a folder of JPEG and PNG files for each class: x (B, C, size, size), y
+// (B). Classes are in the order of their names. Files are read when they are needed, by several
+// threads. One that cannot be read is skipped: the next item comes in its place,
+// tn_data_info(d).skipped counts it, and tn_data_skipped(d, i) says which it is and why.
 TN_API tn_data *tn_images(tn_ctx *cx, const char *dir, tn_image_opts o);
 // Opens CIFAR-10 in a folder, data_batch_1.bin ... or (test) test_batch.bin: x (B, 3, 32, 32), y
 // (B).
@@ -353,18 +360,19 @@ TN_API_PLAIN const char *tn_data_class_name(const tn_data *d, int64_t i);
 // Returns the row of its table that item i is, from 0, where skipped rows count; i if the dataset
 // is not a table. -1 after the last.
 TN_API_PLAIN int64_t tn_data_row(const tn_data *d, int64_t i);
-// Returns the path of the i-th image that was skipped so far, and why; NULL after the last of those that
-// are kept, at most 64.
+// Returns the path of the i-th image that was skipped so far, and why; NULL after the last of those
+// that are kept, at most 64.
 TN_API_PLAIN const char *tn_data_skipped(const tn_data *d, int64_t i);
 // Turns shuffling by a seed on or off. It is on by default, with the context's seed.
 TN_API tn_status tn_data_shuffle(tn_data *d, bool on, uint64_t seed);
 // Leaves out the last batch of an epoch if it is short, or not (the default).
 TN_API tn_status tn_data_drop_last(tn_data *d, bool on);
-// Has tn_next return the part of each batch that belongs to one of several ranks: tn_data_shard(data,
-// tn_dist_rank(d), tn_dist_size(d)). The batches, their number and the cursor are those of one process, so a run can go on
-// with another number of ranks. If a batch cannot be divided equally, the first ranks get an item more, and
-// `weight` is this rank's number of items in parts of the mean: the mean over ranks of losses that are multiplied by
-// it is the loss of the whole batch. A rest of an epoch with fewer items than ranks is left out.
+// Has tn_next return the part of each batch that belongs to one of several ranks:
+// tn_data_shard(data, tn_dist_rank(d), tn_dist_size(d)). The batches, their number and the cursor
+// are those of one process, so a run can go on with another number of ranks. If a batch cannot be
+// divided equally, the first ranks get an item more, and `weight` is this rank's number of items in
+// parts of the mean: the mean over ranks of losses that are multiplied by it is the loss of the
+// whole batch. A rest of an epoch with fewer items than ranks is left out.
 TN_API tn_status tn_data_shard(tn_data *d, int rank, int size);
 // Moves a fraction of the items, chosen by the seed, from d to a new dataset with settings of its
 // own. Both start at epoch 0.
@@ -373,17 +381,20 @@ typedef struct {
     int  shift;  // move by up to this many pixels; edges are filled with 0
     int  crop;   // pad by this many pixels, then crop to the old size at a random place
     bool flip;   // mirror left to right, half of the time
-    // Of tn_images: instead of the middle, a random part of an image, resized: of `area` (0: 0.08) to 1
-    // of its area, with sides of 3 : 4 to 4 : 3.
+    // Of tn_images: instead of the middle, a random part of an image, resized: of `area` (0: 0.08)
+    // to 1 of its area, with sides of 3 : 4 to 4 : 3.
     bool   resized_crop;
     double area;
-    // Factors of 1 - v to 1 + v, and a turn of the hue by up to v of a circle (at most 0.5); in this order.
+    // Factors of 1 - v to 1 + v, and a turn of the hue by up to v of a circle (at most 0.5); in
+    // this order.
     double brightness, contrast, saturation, hue;
-    // Each image is mixed with the one before it in the batch, by a weight from Beta(mixup, mixup), at most
-    // 1; y becomes f32 (B, classes), the weights of the classes, for tn_cross_entropy. 0: not.
+    // Each image is mixed with the one before it in the batch, by a weight from Beta(mixup, mixup),
+    // at most 1; y becomes f32 (B, classes), the weights of the classes, for tn_cross_entropy. 0:
+    // not.
     double mixup;
 } tn_augment_opts;
-// Changes images, x f32 (C, H, W) in [0, 1], at random, by (seed, epoch, item). Shift and crop add up.
+// Changes images, x f32 (C, H, W) in [0, 1], at random, by (seed, epoch, item). Shift and crop add
+// up.
 TN_API tn_status tn_data_augment(tn_data *d, tn_augment_opts o);
 // The position of a dataset: the next batch to return.
 typedef struct {
@@ -451,8 +462,9 @@ TN_API void tn_tokenizer_free(tn_tokenizer *t);
 
 // ---- files -------------------------------------------------------------------------------------
 
-// Opens a safetensors file, the index.json of several, or an npy file (one tensor, named ""). Another
-// JSON file has no tensors: its values are metadata, "rope_scaling.factor" for one in an object.
+// Opens a safetensors file, the index.json of several, or an npy file (one tensor, named "").
+// Another JSON file has no tensors: its values are metadata, "rope_scaling.factor" for one in an
+// object.
 TN_API tn_file *tn_file_open(tn_ctx *cx, const char *path);
 // Returns the number of tensors in the file.
 TN_API_PLAIN int tn_file_count(const tn_file *f);
@@ -519,10 +531,11 @@ enum { TN_MAX_CHECKPOINT = 8 };  // networks in a checkpoint, and optimizers, an
 // verified before the first assignment. Save between steps. Loading needs the same networks, kinds
 // of optimizers and datasets; an optimizer takes its settings from the file. If user is NULL, the
 // bytes are not read. keep_random: loading leaves the context's random numbers as they are.
-// dist: the world whose ranks save or load together, all calling it at the same place; it succeeds on all of them or
-// fails on all, and until all have done their part the old file stays. Rank 0 writes the file, or with `sharded` each
-// rank a part of it, PATH.a.rank0of4 and so on, and path becomes an index of them. The paths must lead to the same
-// files on all ranks. A run can be resumed with another number of ranks, or none.
+// dist: the world whose ranks save or load together, all calling it at the same place; it succeeds
+// on all of them or fails on all, and until all have done their part the old file stays. Rank 0
+// writes the file, or with `sharded` each rank a part of it, PATH.a.rank0of4 and so on, and path
+// becomes an index of them. The paths must lead to the same files on all ranks. A run can be
+// resumed with another number of ranks, or none.
 typedef struct {
     tn_layer *net[TN_MAX_CHECKPOINT];
     tn_optim *opt[TN_MAX_CHECKPOINT];

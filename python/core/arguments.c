@@ -1,5 +1,5 @@
-// arguments.c: from the arguments of Python to those of C. Each function returns false with an exception that names the
-// function and the argument.
+// arguments.c: from the arguments of Python to those of C. Each function returns false with an
+// exception that names the function and the argument.
 #include "core.h"
 
 #include <stdlib.h>
@@ -57,7 +57,8 @@ bool take_arguments(const signature *s, PyObject *self, PyObject *const *args, P
 
 // ---- a call ------------------------------------------------------------------------------------
 
-// Of lists that of the first element. A list may contain itself: what is nested deeper than a tensor's axes has none.
+// Of lists that of the first element. A list may contain itself: what is nested deeper than a
+// tensor's axes has none.
 static Context *context_within(PyObject *o, int depth)
 {
     if (!o || depth > TN_MAX_RANK) return NULL;
@@ -144,7 +145,7 @@ bool to_tensor(call *k, PyObject *o, const char *what, bool may_be_none, tn_tens
     return true;
 }
 
-// ---- numbers of Python beside tensors ------------------------------------------------------------
+// ---- numbers of Python beside tensors ----------------------------------------------------------
 
 bool is_float_dtype(tn_dtype dt)
 {
@@ -152,7 +153,8 @@ bool is_float_dtype(tn_dtype dt)
            dt == TN_F8_E5M2 || dt == TN_C64 || dt == TN_C128;
 }
 
-// The least and the largest number of an integer dtype, as doubles: 2^63 and 2^64 stand for one less.
+// The least and the largest number of an integer dtype, as doubles: 2^63 and 2^64 stand for one
+// less.
 static void range_of(tn_dtype dt, double *low, double *high)
 {
     bool     is_unsigned = dt == TN_U8 || dt == TN_U16 || dt == TN_U32 || dt == TN_U64;
@@ -171,8 +173,8 @@ static bool replace(call *k, tn_tensor **t, tn_tensor *with)
     return ok;
 }
 
-// A float beside bools and integers makes them f32, the default dtype of floats, also if it has no fraction: C has only
-// the value to go by, and takes 2.0 for an integer.
+// A float beside bools and integers makes them f32, the default dtype of floats, also if it has no
+// fraction: C has only the value to go by, and takes 2.0 for an integer.
 static bool fit_floats(call *k, number_use use, PyObject *const *o, tn_tensor **const *t)
 {
     const char *file = k->at.file;
@@ -183,8 +185,8 @@ static bool fit_floats(call *k, number_use use, PyObject *const *o, tn_tensor **
         else if (is_float_dtype(tn_dtype_of(*t[i]))) return true;
         else tensors = true;
     }
-    // What is written to keeps its dtype, and only a number that is a tensor makes that an error. Of numbers alone the first
-    // becomes a tensor: there is nothing else to cast.
+    // What is written to keeps its dtype, and only a number that is a tensor makes that an error.
+    // Of numbers alone the first becomes a tensor: there is nothing else to cast.
     if (use == WRITES || !tensors)
         return replace(k, t[number],
                        tn_full_at(file, line, k->c->cx, TN_F32, 0, NULL,
@@ -195,8 +197,8 @@ static bool fit_floats(call *k, number_use use, PyObject *const *o, tn_tensor **
     return true;
 }
 
-// A number beyond the range of the integers x: a bound is lowered or raised to the end of the range; to be compared, x
-// becomes f64, which holds what it is compared with.
+// A number beyond the range of the integers x: a bound is lowered or raised to the end of the
+// range; to be compared, x becomes f64, which holds what it is compared with.
 static bool fit_range(call *k, number_use use, PyObject *o, tn_tensor **number, tn_tensor **x)
 {
     double   low, high, v;
@@ -292,8 +294,8 @@ bool to_bool(PyObject *o, const char *what, bool *v)
     return is >= 0;
 }
 
-// A dtype of the package is an object with the attribute _number; its name, NumPy's dtypes and Python's types go through
-// tenon.dtype, which makes one of them.
+// A dtype of the package is an object with the attribute _number; its name, NumPy's dtypes and
+// Python's types go through tenon.dtype, which makes one of them.
 bool to_dtype(PyObject *o, const char *what, tn_dtype *v)
 {
     static PyObject *make;
@@ -354,7 +356,8 @@ static PyObject *sequence(PyObject *o, const char *what, bool one)
 
 typedef bool read_fn(call *k, PyObject *o, const char *what, void *to);
 
-// Reads each element of a sequence into an array of the call, which also keeps the sequence: what the elements hold lives as long.
+// Reads each element of a sequence into an array of the call, which also keeps the sequence: what
+// the elements hold lives as long.
 static void *read_list(call *k, PyObject *o, const char *what, bool one, size_t size, read_fn *read,
                        int *n)
 {

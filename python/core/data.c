@@ -1,8 +1,8 @@
 // data.c: datasets whose items a Python object makes, batches, tokens and files of tensors.
 //
-// The items of a Python dataset are made on the loader's thread of C, which takes the interpreter's lock for each of them.
-// So nothing may wait for that thread and hold the lock: the calls that do are in gen.py's WAITS, and py_context.c lets go
-// of it where a dataset ends.
+// The items of a Python dataset are made on the loader's thread of C, which takes the interpreter's
+// lock for each of them. So nothing may wait for that thread and hold the lock: the calls that do
+// are in gen.py's WAITS, and py_context.c lets go of it where a dataset ends.
 #include "core.h"
 
 #include <stdio.h>
@@ -52,8 +52,8 @@ static bool describe_numbers(PyObject *o, tn_array *a, int depth)
     return true;
 }
 
-// The object with a buffer that a field is: itself, or what its __array__ returns (PyTorch's tensors). New; NULL without
-// an exception if it has none.
+// The object with a buffer that a field is: itself, or what its __array__ returns (PyTorch's
+// tensors). New; NULL without an exception if it has none.
 static PyObject *buffer_of(PyObject *o)
 {
     if (PyFloat_Check(o) || PyLong_Check(o) || is_list(o)) return NULL;
@@ -158,8 +158,8 @@ static bool write_field(PyObject *o, const tn_array *a, int field, char *to)
 // Batches are made two ahead, so that more exceptions than these are never waiting for their batch.
 enum { KEPT = 4 };
 
-// The object that makes the items, and what one of them is. It belongs to a capsule that every handle on the dataset
-// and on its splits holds.
+// The object that makes the items, and what one of them is. It belongs to a capsule that every
+// handle on the dataset and on its splits holds.
 typedef struct {
     PyObject *get;  // get(i) returns an item
     Context  *c;    // of the dataset, which outlives this
@@ -286,7 +286,8 @@ static python_items *items_of(PyObject *o)
     return NULL;
 }
 
-// Raises the error of tn_next: for an item whose function has raised an exception that one, with a note of the item.
+// Raises the error of tn_next: for an item whose function has raised an exception that one, with a
+// note of the item.
 static PyObject *raise_of_item(PyObject *o, Context *c)
 {
     python_items *p = items_of(o);
@@ -379,7 +380,8 @@ static PyObject *data_info(PyObject *self, PyObject *data)
 
 // ---- tokens ------------------------------------------------------------------------------------
 
-// tokenizer_encode(tokenizer, text, add_special=False, plain=False): a list of numbers. The text is a str or bytes.
+// tokenizer_encode(tokenizer, text, add_special=False, plain=False): a list of numbers. The text is
+// a str or bytes.
 static PyObject *encode(PyObject *self, PyObject *args)
 {
     PyObject   *o, *r = NULL;
@@ -391,7 +393,8 @@ static PyObject *encode(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "Os#|pp", &o, &text, &bytes, &add_special, &plain)) return NULL;
     if (!call_begin(&k, "tokenizer_encode", &o, 1, NULL)) return NULL;
-    // Most tokenizers make no more tokens than there are bytes. The text is encoded again if there are more.
+    // Most tokenizers make no more tokens than there are bytes. The text is encoded again if there
+    // are more.
     for (int64_t room = bytes + 16, n = room + 1; !r && n >= 0 && !PyErr_Occurred(); room = n) {
         int64_t *ids = malloc(sizeof *ids * (size_t)room);
         if (!to_handle(&k, o, TOKENIZER, "tokenizer_encode: tokenizer", false, &t)) {
@@ -440,8 +443,8 @@ static PyObject *decode(PyObject *self, PyObject *args)
     return r;
 }
 
-// tokenizer_stream(tokenizer, state, id): what the token adds to the text. state is a bytearray, at first of stream_bytes
-// zeros.
+// tokenizer_stream(tokenizer, state, id): what the token adds to the text. state is a bytearray, at
+// first of stream_bytes zeros.
 static PyObject *stream(PyObject *self, PyObject *args)
 {
     PyObject       *o, *memory, *r = NULL;
@@ -519,7 +522,8 @@ static PyObject *file_meta_key(PyObject *self, PyObject *args)
     return f ? from_text(tn_file_meta_key(f, i)) : NULL;
 }
 
-// file_write(path, names, tensors, meta, context=None): meta is a sequence of key, value, key, value, ...
+// file_write(path, names, tensors, meta, context=None): meta is a sequence of key, value, key,
+// value, ...
 static PyObject *file_write(PyObject *self, PyObject *args)
 {
     PyObject          *path, *names, *tensors, *meta, *context = NULL, *r = NULL;

@@ -1,4 +1,5 @@
-// exchange.c: tensors from numbers, nested lists and the memory of other libraries, and tensors as such memory.
+// exchange.c: tensors from numbers, nested lists and the memory of other libraries, and tensors as
+// such memory.
 #include "core.h"
 
 #include <stdlib.h>
@@ -71,8 +72,8 @@ static void delete_buffer(tn_dl_managed *m)
     free(h);
 }
 
-// borrow(o, context): the memory of an object with a buffer, without a copy where the context can use it. It must not
-// change while the tensor is used.
+// borrow(o, context): the memory of an object with a buffer, without a copy where the context can
+// use it. It must not change while the tensor is used.
 static PyObject *borrow_buffer(PyObject *self, PyObject *args)
 {
     PyObject *o, *context;
@@ -308,8 +309,8 @@ static bool integers_of_list(listing *l, PyObject *o)
     return true;
 }
 
-// index_array(o, size, axis, context): a list or an array of integers as a tensor. Its numbers are checked against the size
-// of the axis, and counted from its start.
+// index_array(o, size, axis, context): a list or an array of integers as a tensor. Its numbers are
+// checked against the size of the axis, and counted from its start.
 static PyObject *index_array(PyObject *self, PyObject *args)
 {
     PyObject *o, *r = NULL, *context, *array = NULL;
@@ -340,7 +341,8 @@ static PyObject *index_array(PyObject *self, PyObject *args)
     return r;
 }
 
-// true_places(mask): the places of the elements that are true, counted row-major through all axes. Waits for the mask.
+// true_places(mask): the places of the elements that are true, counted row-major through all axes.
+// Waits for the mask.
 static PyObject *true_places(PyObject *self, PyObject *mask)
 {
     call       k;
@@ -447,7 +449,8 @@ static PyObject *from_bytes(PyObject *self, PyObject *args)
 
 // ---- memory that others read -------------------------------------------------------------------
 //
-// What others read is what tn_to_dlpack exports: a snapshot, in place on the cpu, which no later write changes.
+// What others read is what tn_to_dlpack exports: a snapshot, in place on the cpu, which no later
+// write changes.
 
 typedef struct {
     tn_dl_managed *m;

@@ -1,5 +1,6 @@
-// handles.c: layers, optimizers, datasets, tokenizers, files, caches, worlds, models, reports and event files. An object of C is freed when nothing in Python
-// refers to it, unless it belongs to another one by then (a layer to its parent).
+// handles.c: layers, optimizers, datasets, tokenizers, files, caches, worlds, models, reports and
+// event files. An object of C is freed when nothing in Python refers to it, unless it belongs to
+// another one by then (a layer to its parent).
 #include "core.h"
 
 PyTypeObject *handle_types[HANDLE_KINDS];

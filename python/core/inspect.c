@@ -1,4 +1,5 @@
-// inspect.c: the texts of explain, doctor and of two runs, the devices, and the tool, which `python -m tenon` runs.
+// inspect.c: the texts of explain, doctor and of two runs, the devices, and the tool, which `python
+// -m tenon` runs.
 #include "core.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// layers.c: calls of modules, networks of C, generation and checkpoints: what takes lists, callbacks or structs that the
-// generator does not know.
+// layers.c: calls of modules, networks of C, generation and checkpoints: what takes lists,
+// callbacks or structs that the generator does not know.
 #include "core.h"
 
 #include <stdlib.h>
@@ -59,7 +59,8 @@ static void add_entry(const char *name, tn_tensor *t, void *user)
     Py_XDECREF(v);
 }
 
-// layer_entries(layer): the full names and tensors of its parameters and buffers, in order; of tied ones the first.
+// layer_entries(layer): the full names and tensors of its parameters and buffers, in order; of tied
+// ones the first.
 static PyObject *layer_entries(PyObject *self, PyObject *layer)
 {
     call      k;
@@ -167,7 +168,8 @@ typedef struct {
     PyObject *function;
 } token_listener;
 
-// Tells the program's function of a token. It may end the generation by returning False, and an exception ends it too.
+// Tells the program's function of a token. It may end the generation by returning False, and an
+// exception ends it too.
 static bool on_token(int row, int64_t token, void *user)
 {
     token_listener  *u     = user;
@@ -229,7 +231,8 @@ static PyObject *from_rows(int n, int64_t room, const int64_t *ids, const int64_
     return rows;
 }
 
-// generate(net, prompts, max_tokens, length, temperature, top_k, top_p, repetition_penalty, seed, stop, no_cache, on_token)
+// generate(net, prompts, max_tokens, length, temperature, top_k, top_p, repetition_penalty, seed,
+// stop, no_cache, on_token)
 static PyObject *generate(PyObject *self, PyObject *args)
 {
     PyObject          *net, *prompts, *stop, *function, *r = NULL;
@@ -335,7 +338,8 @@ static PyObject *checkpoint_save(PyObject *self, PyObject *args)
     return r;
 }
 
-// checkpoint_load(path, nets, optims, data, user_bytes, context, keep_random=False, dist=None): the step and the bytes.
+// checkpoint_load(path, nets, optims, data, user_bytes, context, keep_random=False, dist=None): the
+// step and the bytes.
 static PyObject *checkpoint_load(PyObject *self, PyObject *args)
 {
     PyObject     *path, *nets, *optims, *data, *context, *dist = Py_None, *user = NULL, *r = NULL;
@@ -367,8 +371,8 @@ static PyObject *checkpoint_load(PyObject *self, PyObject *args)
 
 // ---- calls of modules --------------------------------------------------------------------------
 
-// The base of tenon.nn.Module: a call of a module, and of modules one after the other, without frames of Python, which every
-// op would have to pass over to find the line of the program.
+// The base of tenon.nn.Module: a call of a module, and of modules one after the other, without
+// frames of Python, which every op would have to pass over to find the line of the program.
 static PyTypeObject *module_type;
 static PyObject     *name_forward, *name_hooked, *name_with_hooks, *name_dict;
 
@@ -456,7 +460,8 @@ static int module_type_ready(PyObject *module)
     return PyModule_AddObjectRef(module, "Module", (PyObject *)module_type);
 }
 
-// dist_abandon(dist, text, file, line): leaves the world, since this rank failed there. The other ranks' calls fail with the text.
+// dist_abandon(dist, text, file, line): leaves the world, since this rank failed there. The other
+// ranks' calls fail with the text.
 static PyObject *dist_abandon(PyObject *self, PyObject *args)
 {
     PyObject   *dist, *text, *file, *r = NULL;

@@ -41,8 +41,8 @@ static PyObject *raise(tn_status code, const char *text, const char *file, int l
     return NULL;
 }
 
-// Keeps the first error of a call until the call has returned. It is called inside of it, perhaps without the
-// interpreter's lock, and touches no object of Python.
+// Keeps the first error of a call until the call has returned. It is called inside of it, perhaps
+// without the interpreter's lock, and touches no object of Python.
 static void on_error(tn_ctx *cx, const tn_fault *f, void *user)
 {
     Context *c = user;
@@ -69,9 +69,9 @@ static void on_warning(tn_ctx *cx, const tn_fault *f, void *user)
     PyGILState_Release(state);
 }
 
-// Runs the handlers of signals that have arrived, as the interpreter does between two instructions. An evaluation
-// asks for it, on any thread; on others than the main thread there is nothing to run. What a handler raises, such as
-// KeyboardInterrupt, stops the evaluation.
+// Runs the handlers of signals that have arrived, as the interpreter does between two instructions.
+// An evaluation asks for it, on any thread; on others than the main thread there is nothing to run.
+// What a handler raises, such as KeyboardInterrupt, stops the evaluation.
 static bool on_signals(void *user)
 {
     PyGILState_STATE state = PyGILState_Ensure();
@@ -81,7 +81,8 @@ static bool on_signals(void *user)
     return stops;
 }
 
-// For what is no Exception (KeyboardInterrupt, SystemExit), and for the exceptions of datasets and of handlers of signals.
+// For what is no Exception (KeyboardInterrupt, SystemExit), and for the exceptions of datasets and
+// of handlers of signals.
 PyObject *context_raise_itself(Context *c, PyObject *e)
 {
     PyErr_SetObject((PyObject *)Py_TYPE(e), e);
@@ -155,8 +156,8 @@ void context_release(void *object)
     Py_DECREF((PyObject *)object);
 }
 
-// Ends a thing. A dataset waits for its loader's thread, which may wait for the interpreter's lock: other threads run
-// meanwhile, and may claim the context behind it.
+// Ends a thing. A dataset waits for its loader's thread, which may wait for the interpreter's lock:
+// other threads run meanwhile, and may claim the context behind it.
 static void end_thing(Context *c, void *thing, void (*end)(void *))
 {
     if (end != (void (*)(void *))tn_data_free) {
@@ -190,7 +191,8 @@ static void end_dead(Context *c)
     }
 }
 
-// The modes of autograd are the thread's, as in PyTorch. A context has those of the thread that used it last.
+// The modes of autograd are the thread's, as in PyTorch. A context has those of the thread that
+// used it last.
 static void set_modes(Context *c)
 {
     if (c->grad_off != grad_off) tn_grad_mode(c->cx, !grad_off);
@@ -199,8 +201,8 @@ static void set_modes(Context *c)
     c->cast_to  = cast_to;
 }
 
-// Lets a thread that waits for the context have its turn. The owner gives way once for each turn: after a call it would
-// otherwise begin the next one before the other thread has woken up.
+// Lets a thread that waits for the context have its turn. The owner gives way once for each turn:
+// after a call it would otherwise begin the next one before the other thread has woken up.
 static void give_way(Context *c)
 {
     struct timespec moment = { .tv_nsec = 50000 };
@@ -356,7 +358,8 @@ Context *context_running(void)
     return owned;
 }
 
-// Contexts that were closed while others still read their memory (tn_to_dlpack): they are freed when nobody does.
+// Contexts that were closed while others still read their memory (tn_to_dlpack): they are freed
+// when nobody does.
 static tn_ctx **read_by_others;
 static int      n_read_by_others;
 
@@ -609,8 +612,8 @@ static PyObject *close_all(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-// In the child of a fork: the threads of the pool and the device's driver were not copied, so nothing of the parent's
-// contexts can be used or freed.
+// In the child of a fork: the threads of the pool and the device's driver were not copied, so
+// nothing of the parent's contexts can be used or freed.
 static PyObject *abandon_all(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;

@@ -1,7 +1,8 @@
 // py_custom.c: ops of the program's own, whose functions may be Python's.
 //
-// The functions of an op of C get no pointer of the program's, so that each op with functions of Python has C functions of its
-// own, which know its number. There are 256 of each; ops that are expressions need none.
+// The functions of an op of C get no pointer of the program's, so that each op with functions of
+// Python has C functions of its own, which know its number. There are 256 of each; ops that are
+// expressions need none.
 #include "core.h"
 
 #include <stdlib.h>
@@ -9,7 +10,8 @@
 
 enum { FUNCTIONS = 256, OUTPUTS = 16, INPUTS = 64 };
 
-// An op as it was made. It lives as long as the process, since plans and histories of any context may refer to it.
+// An op as it was made. It lives as long as the process, since plans and histories of any context
+// may refer to it.
 typedef struct {
     tn_op_def  def;
     PyObject  *op;          // a tenon._custom.Op, whose methods are the functions
@@ -237,8 +239,8 @@ static void free_op(custom_op *o)
     free(o);
 }
 
-// op_new(name, inputs, outputs, expr, grad_expr, cuda, kernel, op, has, attr_bytes): a number, for op_call. `has` says which
-// functions op has: 1 compute, 2 grad, 4 launch.
+// op_new(name, inputs, outputs, expr, grad_expr, cuda, kernel, op, has, attr_bytes): a number, for
+// op_call. `has` says which functions op has: 1 compute, 2 grad, 4 launch.
 static PyObject *op_new(PyObject *self, PyObject *args)
 {
     const char *name, *expr, *grad_expr, *cuda, *kernel;

@@ -99,8 +99,9 @@ tn_dl_dtype dl_dtype_of(tn_dtype dt)
 static PyObject *name_dtype, *name_shape, *name_stride, *name_data_ptr, *name_is_neg,
     *name_resolve_neg;
 
-// The memory of a tensor of PyTorch, whose attributes are read here, since these calls are most of the time of a small op.
-// dtypes: Tenon's of PyTorch's. On a GPU (gpu >= 0) nothing keeps the memory, and nobody waits when the tensor dies.
+// The memory of a tensor of PyTorch, whose attributes are read here, since these calls are most of
+// the time of a small op. dtypes: Tenon's of PyTorch's. On a GPU (gpu >= 0) nothing keeps the
+// memory, and nobody waits when the tensor dies.
 static PyObject *borrow_torch(call *k, PyObject *t, PyObject *dtypes, int gpu)
 {
     int            rank = 0, n = 0;
@@ -152,8 +153,8 @@ static PyObject *without_negation(PyObject *t)
     return is ? PyObject_CallMethodObjArgs(t, name_resolve_neg, NULL) : Py_NewRef(t);
 }
 
-// borrow_torch(tensors, dtypes, context, gpu): a list of tensors that read the memory of tensors of PyTorch, of the host
-// (gpu -1) or of a GPU.
+// borrow_torch(tensors, dtypes, context, gpu): a list of tensors that read the memory of tensors of
+// PyTorch, of the host (gpu -1) or of a GPU.
 static PyObject *borrow_all(PyObject *self, PyObject *args)
 {
     PyObject *list, *dtypes, *context;
@@ -177,7 +178,8 @@ static PyObject *borrow_all(PyObject *self, PyObject *args)
     return r;
 }
 
-// capsule_layout(capsule): the address and the strides of a capsule of ours, of which the struct is not taken.
+// capsule_layout(capsule): the address and the strides of a capsule of ours, of which the struct is
+// not taken.
 static PyObject *capsule_layout(PyObject *self, PyObject *capsule)
 {
     const tn_dl_managed *m = PyCapsule_GetPointer(capsule, NEW);
@@ -226,9 +228,9 @@ static void *address_of(kept_memory *kept, PyObject *out, tn_tensor *x)
     return NULL;
 }
 
-// eval_into(tensors, places, owners): evaluates tensors of one context into memory, given as addresses or buffers; owners
-// is kept as long as a tensor reads it. With owners None and addresses alone nothing is kept, so that nobody waits when
-// the tensors die.
+// eval_into(tensors, places, owners): evaluates tensors of one context into memory, given as
+// addresses or buffers; owners is kept as long as a tensor reads it. With owners None and addresses
+// alone nothing is kept, so that nobody waits when the tensors die.
 static PyObject *eval_into(PyObject *self, PyObject *args)
 {
     PyObject         *list, *outs, *owners;

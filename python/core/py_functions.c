@@ -1,11 +1,12 @@
-// py_functions.c: gradients as values, and calls that take a function of Python: checks of gradients, steps of a function,
-// derivatives, functions over examples and over steps, hooks.
+// py_functions.c: gradients as values, and calls that take a function of Python: checks of
+// gradients, steps of a function, derivatives, functions over examples and over steps, hooks.
 #include "core.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// Another handle of the same tensor, which dies with the innermost scope or with its object: C goes on using its own.
+// Another handle of the same tensor, which dies with the innermost scope or with its object: C goes
+// on using its own.
 tn_tensor *tensor_alias(tn_tensor *t)
 {
     int64_t size[TN_MAX_RANK];
@@ -27,7 +28,8 @@ PyObject *tensors_tuple(Context *c, int n, tn_tensor *const *t)
 
 // ---- gradients ---------------------------------------------------------------------------------
 
-// grad(outputs, inputs, grad_outputs): a list of gradients; grad_outputs is None or a list with Nones.
+// grad(outputs, inputs, grad_outputs): a list of gradients; grad_outputs is None or a list with
+// Nones.
 static PyObject *grad(PyObject *self, PyObject *args)
 {
     PyObject         *outputs, *inputs, *given, *r = NULL;
@@ -158,7 +160,8 @@ static PyObject *list_of(Context *c, int n, tn_tensor *const *t)
 
 enum { MOST_INPUTS = 16 };  // of a function, as C has it
 
-// derive(kind, function, inputs, vectors): what tn_vjp, tn_jvp, tn_jacobian, tn_hvp and tn_hessian give, as a list.
+// derive(kind, function, inputs, vectors): what tn_vjp, tn_jvp, tn_jacobian, tn_hvp and tn_hessian
+// give, as a list.
 static PyObject *derive(PyObject *self, PyObject *args)
 {
     PyObject         *function, *inputs, *vectors, *r = NULL;
@@ -215,7 +218,8 @@ static bool take_tensors(PyObject *r, const char *op, int n, tn_tensor **y)
     return ok;
 }
 
-// A function of several results; states: how many of its arguments and results are carried from step to step.
+// A function of several results; states: how many of its arguments and results are carried from
+// step to step.
 typedef struct {
     Context    *c;
     PyObject   *function;
@@ -250,7 +254,8 @@ static void run_example(void *user, tn_tensor *const *x, tn_tensor **y)
     run_step(user, NULL, x, y);
 }
 
-// vmap(function, inputs, in_axes, outputs, out_axis): a list; an axis of None is that of an input that is the same for all.
+// vmap(function, inputs, in_axes, outputs, out_axis): a list; an axis of None is that of an input
+// that is the same for all.
 static PyObject *vmap(PyObject *self, PyObject *args)
 {
     PyObject         *function, *inputs, *axes, *r = NULL;
@@ -280,7 +285,8 @@ static PyObject *vmap(PyObject *self, PyObject *args)
     return r;
 }
 
-// scan(function, carries, xs, outputs, reverse): the last states and the results of all steps, as one list.
+// scan(function, carries, xs, outputs, reverse): the last states and the results of all steps, as
+// one list.
 static PyObject *scan(PyObject *self, PyObject *args)
 {
     PyObject         *function, *carries, *xs, *r = NULL;

@@ -1,8 +1,9 @@
-// py_onnx.c: models of other programs: what they take and give, runs by name, and functions of Python as files.
+// py_onnx.c: models of other programs: what they take and give, runs by name, and functions of
+// Python as files.
 #include "core.h"
 
-// A port as (name, dtype, shape, optional): a size is a number, the name of a symbol, or None; a shape that the file does not
-// say is None.
+// A port as (name, dtype, shape, optional): a size is a number, the name of a symbol, or None; a
+// shape that the file does not say is None.
 static PyObject *from_port(tn_onnx_port p)
 {
     PyObject *shape = p.rank < 0 ? Py_NewRef(Py_None) : PyTuple_New(p.rank);
@@ -114,7 +115,8 @@ static void forward_saved(tn_layer *l, int nx, tn_tensor *const *x, int ny, tn_t
     PyGILState_Release(state);
 }
 
-// The layer that is written: it calls the function, and has the tensors that the function reads, by name, as its weights.
+// The layer that is written: it calls the function, and has the tensors that the function reads, by
+// name, as its weights.
 static tn_layer *layer_of_function(call *k, saved_function *u, int nx, int ny, int n,
                                    const char *const *name, tn_tensor *const *t)
 {
@@ -131,7 +133,8 @@ static tn_layer *layer_of_function(call *k, saved_function *u, int nx, int ny, i
     return l;
 }
 
-// onnx_save(function, outputs, names, tensors, path, inputs, opset, beside, batch, x_names, y_names)
+// onnx_save(function, outputs, names, tensors, path, inputs, opset, beside, batch, x_names,
+// y_names)
 static PyObject *onnx_save(PyObject *self, PyObject *args)
 {
     PyObject *function, *names, *tensors, *path, *inputs, *batch, *x_names, *y_names, *r = NULL;

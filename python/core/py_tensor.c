@@ -1,5 +1,5 @@
-// py_tensor.c: the tensor type: its life, operators, facts, reads, and plain indexing. The package adds
-// what can be said in Python.
+// py_tensor.c: the tensor type: its life, operators, facts, reads, and plain indexing. The package
+// adds what can be said in Python.
 #include "core.h"
 
 #include <stdlib.h>
@@ -70,8 +70,8 @@ typedef tn_tensor *two_fn(const char *file, int line, tn_tensor *a, tn_tensor *b
 typedef tn_tensor *number_fn(const char *file, int line, tn_tensor *x, double v);
 typedef tn_tensor *integer_fn(const char *file, int line, tn_tensor *x, int64_t v);
 
-// An operator, and its forms with a number on the right and, for those of arithmetic, on the left. NULL: the number is
-// made a tensor.
+// An operator, and its forms with a number on the right and, for those of arithmetic, on the left.
+// NULL: the number is made a tensor.
 typedef struct {
     const char *name;
     two_fn     *two;
@@ -247,7 +247,8 @@ static PyObject *op_idiv(PyObject *a, PyObject *b)
     return write_with("div_", tn_div__at, a, b);
 }
 
-// The same for operators that C has no writing form of: x is assigned the result, which must have its dtype.
+// The same for operators that C has no writing form of: x is assigned the result, which must have
+// its dtype.
 static PyObject *write_result(const char *name, two_fn *f, PyObject *a, PyObject *b)
 {
     PyObject  *both[2] = { a, b }, *r = NULL;
@@ -462,7 +463,8 @@ static PyObject *get_grad(PyObject *self, void *unused)
     return tensor_wrap(o->owner, grad ? tn_detach_at(at.file, at.line, grad) : NULL);
 }
 
-// x.grad = v: the gradient's own tensor gets the value of v; an older gradient that the program has keeps its own.
+// x.grad = v: the gradient's own tensor gets the value of v; an older gradient that the program has
+// keeps its own.
 static int write_grad(Tensor *o, PyObject *v)
 {
     Tensor *g = (Tensor *)v;

@@ -1,8 +1,9 @@
 // site.c: the line of the Python program that a call comes from.
 //
-// The interpreter decodes a line number from the start of its function, which takes 12 us in line 800 of one. So the answer is
-// kept by code object and instruction, in a table without collisions chains: a new entry replaces an old one of its slot. File
-// names live for ever, since nodes, plans and profiles keep the pointer.
+// The interpreter decodes a line number from the start of its function, which takes 12 us in line
+// 800 of one. So the answer is kept by code object and instruction, in a table without collisions
+// chains: a new entry replaces an old one of its slot. File names live for ever, since nodes, plans
+// and profiles keep the pointer.
 #include "core.h"
 
 #include <stdlib.h>
@@ -51,7 +52,8 @@ static site find(PyFrameObject *frame, PyCodeObject *code)
     return at;
 }
 
-// The line of one frame; its file is NULL if it is of the package, of which the code object alone tells.
+// The line of one frame; its file is NULL if it is of the package, of which the code object alone
+// tells.
 static site line_of(PyFrameObject *frame)
 {
     PyCodeObject *code = PyFrame_GetCode(frame);

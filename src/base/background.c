@@ -1,5 +1,5 @@
-// Background threads that take tasks from a queue of each kind, for work that no caller waits for, such as
-// compiling.
+// Background threads that take tasks from a queue of each kind, for work that no caller waits for,
+// such as compiling.
 //
 // One mutex guards everything; tasks run without it. Threads are started on demand, never joined
 // and live as long as the process, so what has to be right is the end: a library that a task is
@@ -135,7 +135,8 @@ static void add_thread(void)
     pthread_attr_destroy(&attr);
 }
 
-// Puts a task behind those of its kind: whoever gave them waits for the one that was given first. The lock is held.
+// Puts a task behind those of its kind: whoever gave them waits for the one that was given first.
+// The lock is held.
 static void push_task(task *t, tni_task_kind kind)
 {
     if (self.first[kind]) self.last[kind]->next = t;

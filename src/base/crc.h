@@ -1,5 +1,5 @@
-// CRC-32, the sum that detects damaged bytes, by the polynomial that a format asks for: that of PNG and gzip, and
-// Castagnoli's (CRC-32C) of event files.
+// CRC-32, the sum that detects damaged bytes, by the polynomial that a format asks for: that of PNG
+// and gzip, and Castagnoli's (CRC-32C) of event files.
 #ifndef TNI_BASE_CRC_H
 #define TNI_BASE_CRC_H
 

@@ -9,7 +9,7 @@
 
 __thread tni_thread tni_self = { .site = { .file = "" } };
 
-// ---- a thread's own fault: made when it is first needed, freed when the thread ends -------------
+// ---- a thread's own fault: made when it is first needed, freed when the thread ends ------------
 
 // A thread's own fault: allocated when it is first needed, freed by the key's destructor when the
 // thread ends. `spare` serves all threads for which there is no memory: a text of another thread

@@ -63,15 +63,15 @@ static inline uint64_t tni_thread_id(void)
     return (uint64_t)(uintptr_t)&tni_self;  // each living thread has its own
 }
 
-// Keeps the error unless one is kept already, with the layer that was running at the end of its text.
-// True if it was the first.
+// Keeps the error unless one is kept already, with the layer that was running at the end of its
+// text. True if it was the first.
 bool tni_fault_set(tni_fault *f, int code, const char *fmt, va_list args);
 void tni_fault_clear(tni_fault *f);
 // Sets the calling thread's own fault, replacing an older one.
 void tni_thread_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// "model.c:40"; where there is more to say "model.c:40 in layer3.2.conv1, called from train.c:90". For
-// a site that has a line.
+// "model.c:40"; where there is more to say "model.c:40 in layer3.2.conv1, called from train.c:90".
+// For a site that has a line.
 tni_text tni_site_text(const tni_site *s);
 // " in layer3.2.conv1", or nothing outside of layers.
 tni_text tni_layer_text(const tni_site *s);

@@ -1,5 +1,5 @@
-// Finds NVIDIA's libraries wherever they were installed from. The order is that of NVIDIA's own tools,
-// so that Tenon uses the same files as another library in the process.
+// Finds NVIDIA's libraries wherever they were installed from. The order is that of NVIDIA's own
+// tools, so that Tenon uses the same files as another library in the process.
 #include "base/find_libraries.h"
 
 #include <dlfcn.h>
@@ -21,7 +21,8 @@ static void *dlopen_local(const char *path)
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-// Writes the file's path, which the loader knows however the library was found; passes the library on.
+// Writes the file's path, which the loader knows however the library was found; passes the library
+// on.
 static void *report_path(void *library, tni_text *where)
 {
     struct link_map *map = NULL;
@@ -30,8 +31,8 @@ static void *report_path(void *library, tni_text *where)
     return library;
 }
 
-// NVRTC loads its built-in functions by file name. Loaded by path before NVRTC, they are found whatever
-// folders the loader searches.
+// NVRTC loads its built-in functions by file name. Loaded by path before NVRTC, they are found
+// whatever folders the loader searches.
 static void load_builtins(const char *folder)
 {
     char   pattern[PATH_ROOM];
@@ -67,8 +68,8 @@ static void *open_glob(const char *pattern, const char *const *names)
     return lib;
 }
 
-// Opens a library in the folders of a pattern below a folder from the environment, whose own characters
-// are escaped: a * in $HOME is no pattern.
+// Opens a library in the folders of a pattern below a folder from the environment, whose own
+// characters are escaped: a * in $HOME is no pattern.
 static void *open_below(const char *folder, size_t length, const char *rest,
                         const char *const *names)
 {
@@ -106,7 +107,8 @@ static void *open_by_name(const char *const *names)
     return lib;
 }
 
-// Wheels of CUDA 13 are installed in nvidia/cu13/lib, those of CUDA 12 and cuDNN in nvidia/COMPONENT/lib.
+// Wheels of CUDA 13 are installed in nvidia/cu13/lib, those of CUDA 12 and cuDNN in
+// nvidia/COMPONENT/lib.
 #define WHEELS "/nvidia/*/lib"
 #define SITE   "/lib/python3*/site-packages" WHEELS
 
@@ -122,8 +124,8 @@ static void *open_pythonpath(const char *list, const char *const *names)
     return lib;
 }
 
-// Looks where pip installs wheels: beside Tenon itself, in the active environment, then for the user,
-// then for the machine.
+// Looks where pip installs wheels: beside Tenon itself, in the active environment, then for the
+// user, then for the machine.
 static void *open_wheel(const tni_search_paths *p, const char *const *names)
 {
     static const char *const shared[] = { "/usr/local/lib/python3*/dist-packages" WHEELS,
@@ -171,7 +173,8 @@ static struct {
     tni_search_paths places;
 } environment = { .once = PTHREAD_ONCE_INIT };
 
-// A copy, since the program may change its environment. NULL when memory is out, which is as if unset.
+// A copy, since the program may change its environment. NULL when memory is out, which is as if
+// unset.
 static const char *env_copy(const char *name)
 {
     const char *value = getenv(name);

@@ -7,7 +7,8 @@
 
 enum { TNI_FOLDER_PATH = 4096 };
 
-// Makes a folder and its missing parents with these rights. Errors show when it is opened, or a file in it.
+// Makes a folder and its missing parents with these rights. Errors show when it is opened, or a
+// file in it.
 static inline void tni_make_folder(const char *path, mode_t mode)
 {
     char part[TNI_FOLDER_PATH];

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Sizes of blocks that are kept, and how many of each: enough for the small blocks of one evaluation, and little
-// memory if they are never used again.
+// Sizes of blocks that are kept, and how many of each: enough for the small blocks of one
+// evaluation, and little memory if they are never used again.
 enum { TNI_HEAP_SIZES = 64, TNI_HEAP_KEPT = 8 };
 
 // Where memory comes from. alloc: old NULL allocates, n 0 frees, else resizes; see tn_open_opts. A

@@ -1,6 +1,6 @@
-// Reading JSON without making a tree: a text is walked token by token, in place, without allocation.
-// Everything RFC 8259 forbids is an error, and so are more than TNI_JSON_DEPTH nested brackets. And
-// writing it, piece by piece.
+// Reading JSON without making a tree: a text is walked token by token, in place, without
+// allocation. Everything RFC 8259 forbids is an error, and so are more than TNI_JSON_DEPTH nested
+// brackets. And writing it, piece by piece.
 #ifndef TNI_BASE_JSON_H
 #define TNI_BASE_JSON_H
 
@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Arrays and objects inside one another: bounds the parser's stack; no format read here nests ten deep.
+// Arrays and objects inside one another: bounds the parser's stack; no format read here nests ten
+// deep.
 enum { TNI_JSON_DEPTH = 64 };
 
 typedef enum {
@@ -29,7 +30,8 @@ typedef enum {
 } tni_json_kind;
 
 // The reader and its current token: the kind, and of a key, string (without quotes) or number the
-// raw characters text[0 .. length-1]. at is where the next token is looked for, so an error's place.
+// raw characters text[0 .. length-1]. at is where the next token is looked for, so an error's
+// place.
 typedef struct {
     const char   *start, *at, *end;
     tni_json_kind kind;
@@ -45,8 +47,8 @@ void          tni_json_open(tni_json *j, const char *text, size_t bytes);
 tni_json_kind tni_json_next(tni_json *j);
 // Skips the value whose first token is current. False on an error.
 bool tni_json_skip(tni_json *j);
-// The current key or string with its escapes resolved, as UTF-8: its length, and as much of it as fits
-// in dst with a 0 after it. -1 where it holds an escaped lone surrogate.
+// The current key or string with its escapes resolved, as UTF-8: its length, and as much of it as
+// fits in dst with a 0 after it. -1 where it holds an escaped lone surrogate.
 int64_t tni_json_string(const tni_json *j, char *dst, size_t capacity);
 // Whether the current key or string is this one.
 bool tni_json_is(const tni_json *j, const char *text);

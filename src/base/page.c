@@ -1,4 +1,5 @@
-// Writes a page around its data. What the parts look like is in page.css, what draws them in page.js.
+// Writes a page around its data. What the parts look like is in page.css, what draws them in
+// page.js.
 #include "base/page.h"
 
 #include "base/text.h"
@@ -7,8 +8,8 @@
 
 extern const char tni_page_css[], tni_page_js[];
 
-// The policy keeps a page from asking for anything, even if its data or a later edit tried to: pictures are
-// inside it, as data.
+// The policy keeps a page from asking for anything, even if its data or a later edit tried to:
+// pictures are inside it, as data.
 static const char policy[] = "default-src 'none'; style-src 'unsafe-inline'; "
                              "script-src 'unsafe-inline'; img-src data:";
 
@@ -37,8 +38,9 @@ static void put_data(FILE *f, const char *json)
     }
 }
 
-// Style and scripts are inside the page, in the order that they need each other: the data is there before page.js
-// reads it, and that before the script of the page. The title comes twice: for the tab of the browser, and as the heading.
+// Style and scripts are inside the page, in the order that they need each other: the data is there
+// before page.js reads it, and that before the script of the page. The title comes twice: for the
+// tab of the browser, and as the heading.
 bool tni_page_write(FILE *f, const tni_page *p)
 {
     fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"

@@ -28,10 +28,11 @@
 #define WORKING (UINT64_C(1))
 
 // CACHE_LINE: two lines of 64 bytes, since x86 prefetches lines in pairs. SPIN_NANOSECONDS: how
-// long a thread spins before it sleeps. Waking a thread takes 5 to 50 microseconds, most of all on a virtual
-// machine, and a step of a small network is a sequence of jobs of 10 to 100 with work of the caller in between:
-// threads should stay awake from job to job and from step to step. POLLS_PER_CLOCK_READ: how often the word is
-// polled between two readings of the clock. WAKES: how many sleepers a thread wakes itself.
+// long a thread spins before it sleeps. Waking a thread takes 5 to 50 microseconds, most of all on
+// a virtual machine, and a step of a small network is a sequence of jobs of 10 to 100 with work of
+// the caller in between: threads should stay awake from job to job and from step to step.
+// POLLS_PER_CLOCK_READ: how often the word is polled between two readings of the clock. WAKES: how
+// many sleepers a thread wakes itself.
 enum { CACHE_LINE = 128, SPIN_NANOSECONDS = 200000, POLLS_PER_CLOCK_READ = 16, WAKES = 2 };
 
 // The one pool of the process. Whoever sets `busy` owns the job's plain fields and the list of
@@ -212,8 +213,8 @@ static bool spin_until(bool wanted(uint64_t word, uint64_t seen), uint64_t seen)
     return false;
 }
 
-// Wakes WAKES of the sleepers that the job still wants, each of which does the same: waking is the expensive
-// part of a small job. The lock is held.
+// Wakes WAKES of the sleepers that the job still wants, each of which does the same: waking is the
+// expensive part of a small job. The lock is held.
 static void wake_some(void)
 {
     for (int i = 0; i < WAKES && atomic_fetch_sub(&pool.to_wake, 1) > 0; i++)

@@ -49,8 +49,8 @@ static inline bool tni_is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
-// The value of n characters that are a decimal number, whatever the locale: false if they are none, if
-// it is not finite, or if there are more characters than any number needs.
+// The value of n characters that are a decimal number, whatever the locale: false if they are none,
+// if it is not finite, or if there are more characters than any number needs.
 bool tni_parse_double(const char *s, size_t n, double *v);
 
 // Whether a name fits a pattern: '*' is any run, '?' any character; several patterns with commas.
@@ -62,8 +62,8 @@ enum { TNI_STARS = 8 };
 typedef struct {
     const char *from, *to;
 } tni_star;
-// The same for one pattern, in which a comma is a comma and which has at most TNI_STARS stars; and what
-// each of them matches: as little as possible, from the left, and the last one all the rest.
+// The same for one pattern, in which a comma is a comma and which has at most TNI_STARS stars; and
+// what each of them matches: as little as possible, from the left, and the last one all the rest.
 bool tni_glob_stars(const char *pattern, const char *name, tni_star star[TNI_STARS]);
 
 #endif

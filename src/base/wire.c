@@ -4,13 +4,14 @@
 //   12 01 79              field 2 (output): "y"
 //   22 04 52 65 6c 75     field 4 (op_type): "Relu"
 //
-// A field may be repeated, fields come in any order, and there is neither a length of the whole nor a checksum: the
-// start of a file is often a smaller file.
+// A field may be repeated, fields come in any order, and there is neither a length of the whole nor
+// a checksum: the start of a file is often a smaller file.
 #include "base/wire.h"
 
 #include <string.h>
 
-// Reads a number of seven bits a byte, the low ones first; false if it is cut off or larger than 64 bits.
+// Reads a number of seven bits a byte, the low ones first; false if it is cut off or larger than 64
+// bits.
 static bool take_varint(tni_wire *w, uint64_t *v)
 {
     *v = 0;
@@ -33,8 +34,8 @@ static bool take_fixed(tni_wire *w, size_t n, uint64_t *v)
     return true;
 }
 
-// A key is a varint of number << 3 | type. What follows depends on the type alone, so that fields of newer versions can be
-// skipped.
+// A key is a varint of number << 3 | type. What follows depends on the type alone, so that fields
+// of newer versions can be skipped.
 int tni_wire_next(tni_wire *w, tni_wire_field *f)
 {
     uint64_t key;
@@ -84,7 +85,8 @@ tni_wire_list tni_wire_list_of(tni_wire message, uint32_t number, uint8_t type)
     return (tni_wire_list){ .message = message, .number = number, .type = type };
 }
 
-// Numbers with keys of their own and packed ones may come mixed. A field of another type is an error.
+// Numbers with keys of their own and packed ones may come mixed. A field of another type is an
+// error.
 bool tni_wire_list_next(tni_wire_list *l, uint64_t *value)
 {
     while (l->packed.at == l->packed.end) {

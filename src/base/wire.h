@@ -1,5 +1,6 @@
-// Protocol buffers as bytes: a message is a run of fields, each a key and a value. Nothing is copied: a field
-// points into the file. Files come from strangers, so every length is checked against what holds it.
+// Protocol buffers as bytes: a message is a run of fields, each a key and a value. Nothing is
+// copied: a field points into the file. Files come from strangers, so every length is checked
+// against what holds it.
 #ifndef TNI_BASE_WIRE_H
 #define TNI_BASE_WIRE_H
 
@@ -21,11 +22,11 @@ typedef struct {
     tni_wire bytes;  // of TNI_WIRE_BYTES
 } tni_wire_field;
 
-// Reads the next field: 1; 0 at the end; -1 if the bytes are not a field. Groups, which ONNX never had, are
-// none.
+// Reads the next field: 1; 0 at the end; -1 if the bytes are not a field. Groups, which ONNX never
+// had, are none.
 int tni_wire_next(tni_wire *w, tni_wire_field *f);
-// Finds the last field with that number, which counts where there are several; false if there is none. The
-// message has been checked.
+// Finds the last field with that number, which counts where there are several; false if there is
+// none. The message has been checked.
 bool tni_wire_find(tni_wire w, uint32_t number, tni_wire_field *f);
 // Whether the bytes are a run of fields.
 bool tni_wire_ok(tni_wire w);

@@ -1,6 +1,6 @@
-// Byte-pair encoding of a word. In it, the pair of neighbours whose merge ranks lowest (of equal ones
-// the leftmost) becomes one token, until no pair has a merge. A heap of pairs makes that n log n also for a
-// word of a million bytes.
+// Byte-pair encoding of a word. In it, the pair of neighbours whose merge ranks lowest (of equal
+// ones the leftmost) becomes one token, until no pair has a merge. A heap of pairs makes that n log
+// n also for a word of a million bytes.
 #include "base/hash.h"
 #include "data/tokenizer.h"
 
@@ -38,8 +38,8 @@ static uint64_t pop_pair(tn_tokenizer *t, size_t n)
     return top;
 }
 
-// A pair in the heap is stale once one of its two tokens was merged with something else: it is skipped
-// when it is popped, which is cheaper than removing it.
+// A pair in the heap is stale once one of its two tokens was merged with something else: it is
+// skipped when it is popped, which is cheaper than removing it.
 static bool is_current(const tn_tokenizer *t, uint32_t at, uint32_t rank, uint32_t length)
 {
     uint32_t         next = t->piece[at].next;
@@ -74,7 +74,8 @@ static void merge_pieces(tn_tokenizer *t, uint32_t length)
 
 // ---- characters --------------------------------------------------------------------------------
 
-// Grows the arrays for a word. Each merge pops one pair and pushes at most two, so twice the length suffices.
+// Grows the arrays for a word. Each merge pops one pair and pushes at most two, so twice the length
+// suffices.
 static bool grow_word(tn_tokenizer *t, const char *op, size_t length)
 {
     tni_heap *h     = &t->owned.cx->heap;
@@ -102,9 +103,9 @@ static bool bytes_have_tokens(const tn_tokenizer *t, const char *s, const char *
     return true;
 }
 
-// Fills the list with a token for each character; returns their number. An unknown one waits, so that
-// those after it can join it; bytes that stand for a character do not wait for it, as in Hugging
-// Face's tokenizers.
+// Fills the list with a token for each character; returns their number. An unknown one waits, so
+// that those after it can join it; bytes that stand for a character do not wait for it, as in
+// Hugging Face's tokenizers.
 static uint32_t read_pieces(tn_tokenizer *t, const char *s, size_t n)
 {
     const tni_vocabulary *v     = &t->vocabulary;

@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// The last four bytes of gzip say how much it expands to, modulo 4 GiB, and are not to be trusted: they
-// are believed up to COMMON_RATIO times the file; beyond that, the capacity doubles as data really
-// come. Nothing above MOST_GIB is read.
+// The last four bytes of gzip say how much it expands to, modulo 4 GiB, and are not to be trusted:
+// they are believed up to COMMON_RATIO times the file; beyond that, the capacity doubles as data
+// really come. Nothing above MOST_GIB is read.
 enum { COMMON_RATIO = 8, FIRST_CAPACITY = 1 << 20, LEAST_CAPACITY = 1 << 16, MOST_GIB = 4 };
 enum { MOST_HEAD = 64 };  // bytes of a header that declares a size
 
@@ -22,8 +22,8 @@ typedef struct {
     tni_content *c;
 } job;
 
-// Reports that the expanded file would exceed the context's memory limit; need 0: it is not known how
-// much it needs.
+// Reports that the expanded file would exceed the context's memory limit; need 0: it is not known
+// how much it needs.
 static bool over_limit(const job *j, uint64_t need)
 {
     tni_buffers *b = &j->cx->buffers;
@@ -91,9 +91,9 @@ static bool expand_all(job *j)
     return set_capacity(j, c->bytes);
 }
 
-// Expands as far as the header declares, which is read first, and one byte more, to see that the file
-// ends there. A header can declare anything, so its size is compared with what this much gzip can hold
-// and with the memory limit before anything is allocated.
+// Expands as far as the header declares, which is read first, and one byte more, to see that the
+// file ends there. A header can declare anything, so its size is compared with what this much gzip
+// can hold and with the memory limit before anything is allocated.
 static bool expand_declared(job *j, const tni_declares *d)
 {
     tni_content  *c = j->c;

@@ -6,9 +6,10 @@
 //   3,Bern,410000
 //   2,Ulm,260000
 //
-// gives items x = (3, 1, 0), y = (410000) and x = (2, 0, 1), y = (260000): a number is one input, a column of
-// texts one input for each of its categories. What each column is, is found by a first walk over the file
-// (csv_table.c) and written down as the schema, by which another file is read in the same way.
+// gives items x = (3, 1, 0), y = (410000) and x = (2, 0, 1), y = (260000): a number is one input, a
+// column of texts one input for each of its categories. What each column is, is found by a first
+// walk over the file (csv_table.c) and written down as the schema, by which another file is read in
+// the same way.
 #include "data/content.h"
 #include "data/csv.h"
 
@@ -43,8 +44,8 @@ bool tni_csv_bad_line(const tni_csv_reading *r)
     return false;
 }
 
-// Adds n bytes in quotes, cut if there are many. Characters that would break the line or the quotes are
-// replaced.
+// Adds n bytes in quotes, cut if there are many. Characters that would break the line or the quotes
+// are replaced.
 static void add_quoted(tni_text *t, const char *s, size_t n)
 {
     enum { SHOWN = 60 };
@@ -171,8 +172,8 @@ static bool read_header(tni_csv_reading *r, uint32_t count)
     return true;
 }
 
-// Returns whether the first line has only numbers, like a file without a header: taking that for names
-// would silently lose a row.
+// Returns whether the first line has only numbers, like a file without a header: taking that for
+// names would silently lose a row.
 static bool begins_with_numbers(tni_csv_reading *r)
 {
     tni_csv_cell c = { 0 };
@@ -186,15 +187,16 @@ static bool begins_with_numbers(tni_csv_reading *r)
     return true;
 }
 
-// Returns whether the file has all of the schema's columns except the target, judged by their number.
+// Returns whether the file has all of the schema's columns except the target, judged by their
+// number.
 static bool lacks_target(const tni_csv_reading *r)
 {
     return r->o.schema && r->t->no_target && r->t->target != TNI_CSV_NO_TARGET &&
            r->cells == r->t->columns - 1;
 }
 
-// With a schema, the file must have each of its columns once; only a target that is not asked for may
-// be missing.
+// With a schema, the file must have each of its columns once; only a target that is not asked for
+// may be missing.
 static bool fits_schema(const tni_csv_reading *r)
 {
     tni_csv *t = r->t;
@@ -262,8 +264,8 @@ static bool choose_target(tni_csv_reading *r)
 
 // ---- the dataset -------------------------------------------------------------------------------
 
-// Returns a stored number, filled if it was missing, and behind it whether it was, if the column has
-// that input.
+// Returns a stored number, filled if it was missing, and behind it whether it was, if the column
+// has that input.
 static void get_number(const tni_csv_column *c, const unsigned char *from, float *to)
 {
     memcpy(to, from, sizeof *to);
@@ -321,8 +323,8 @@ static void free_csv(tni_heap *h, tni_item_source *s)
     tni_free(h, t);
 }
 
-// Describes the items: x of all columns but the target, y of the target. Without y, the classes that a
-// schema has for it are still given, since a prediction needs their names.
+// Describes the items: x of all columns but the target, y of the target. Without y, the classes
+// that a schema has for it are still given, since a prediction needs their names.
 static bool describe_items(tni_csv_reading *r)
 {
     static const tni_csv_column none;
@@ -369,8 +371,8 @@ static bool read_file(tni_csv_reading *r, const tni_content *m)
            describe_items(r);
 }
 
-// Checks the options before it opens the file, so that a wrong option costs no read; then reads it whole.
-// On failure the partly read table is freed here, since no dataset owns it yet.
+// Checks the options before it opens the file, so that a wrong option costs no read; then reads it
+// whole. On failure the partly read table is freed here, since no dataset owns it yet.
 tn_data *tn_csv(tn_ctx *cx, const char *path, tn_csv_opts o)
 {
     if (!tni_ctx_ok(cx, "csv")) return NULL;

@@ -51,8 +51,8 @@ typedef enum {
     TNI_CSV_TEXT
 } tni_csv_kind;
 
-// What a cell is, and if it is a number, which; one too large for double is infinite. The locale does
-// not matter.
+// What a cell is, and if it is a number, which; one too large for double is infinite. The locale
+// does not matter.
 tni_csv_kind tni_csv_look(const tni_csv_cell *c, double *v);
 
 // ---- names (csv_names.c)
@@ -87,10 +87,10 @@ void    tni_csv_names_free(tni_heap *h, tni_csv_names *n);
 
 typedef enum { TNI_CSV_NUMBERS, TNI_CSV_TEXTS, TNI_CSV_INTEGERS } tni_csv_column_kind;
 
-// A column: numbers, stored as f32, or categories, stored as u16. Integers are numbers that count as
-// classes; only the target can have them. A missing number is stored as NaN where the column is filled,
-// and stands for its mean then; a missing category that has none is stored as TNI_CSV_NONE, and is 0 in
-// every input.
+// A column: numbers, stored as f32, or categories, stored as u16. Integers are numbers that count
+// as classes; only the target can have them. A missing number is stored as NaN where the column is
+// filled, and stands for its mean then; a missing category that has none is stored as TNI_CSV_NONE,
+// and is 0 in every input.
 typedef struct {
     uint8_t  kind;             // of tni_csv_column_kind
     uint32_t name;             // entry
@@ -147,8 +147,8 @@ static inline bool tni_csv_ignored(const tni_csv *t, uint32_t i)
 
 // ---- reading a file (csv.c, csv_table.c)
 
-// A file being read into a table. place[i] is the column that the file's i-th cells belong to, of those
-// that a row has.
+// A file being read into a table. place[i] is the column that the file's i-th cells belong to, of
+// those that a row has.
 typedef struct {
     tn_ctx        *cx;
     const char    *path;
@@ -161,8 +161,9 @@ typedef struct {
     double         integer[TNI_CSV_INTEGER_CLASSES];
 } tni_csv_reading;
 
-// These report an error and return false: in the file, in the line that the reader is at, and in the
-// file's i-th cell of a row, where `is` says what is wrong with its text or, without show, with it.
+// These report an error and return false: in the file, in the line that the reader is at, and in
+// the file's i-th cell of a row, where `is` says what is wrong with its text or, without show, with
+// it.
 bool tni_csv_bad_file(const tni_csv_reading *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 bool tni_csv_bad_line(const tni_csv_reading *r);

@@ -147,8 +147,8 @@ static void read_digits(number *n, bool after_point)
     }
 }
 
-// Reads what follows the e; false if it has no digits. Exponents are cut off where the result is 0 or
-// infinite anyway.
+// Reads what follows the e; false if it has no digits. Exponents are cut off where the result is 0
+// or infinite anyway.
 static bool read_exponent(number *n)
 {
     int  e     = 0;
@@ -161,9 +161,9 @@ static bool read_exponent(number *n)
     return tni_is_digit(n->at[-1]);
 }
 
-// Reads s[0 .. length-1], without blanks, as a number; false if it is none. With few digits and a small
-// power of ten, both exact as doubles, one multiplication or division rounds correctly, and most
-// numbers in files are of that kind.
+// Reads s[0 .. length-1], without blanks, as a number; false if it is none. With few digits and a
+// small power of ten, both exact as doubles, one multiplication or division rounds correctly, and
+// most numbers in files are of that kind.
 static bool read_number(const char *s, size_t length, double *v)
 {
     static const double power[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
@@ -203,8 +203,8 @@ static bool is_unbounded(const char *s, size_t n)
     return false;
 }
 
-// Returns whether the text would be a number with a point for its comma. Points before the comma are
-// taken for separators of thousands.
+// Returns whether the text would be a number with a point for its comma. Points before the comma
+// are taken for separators of thousands.
 static bool has_decimal_comma(const char *s, const char *end)
 {
     if (*s == '-' || *s == '+') s++;

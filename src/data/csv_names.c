@@ -1,12 +1,13 @@
-// The names of columns and categories: one pool of characters, one hash table. A name is found by its list and
-// its text, and gives its index in the list, so that storing a category takes one lookup for each cell.
+// The names of columns and categories: one pool of characters, one hash table. A name is found by
+// its list and its text, and gives its index in the list, so that storing a category takes one
+// lookup for each cell.
 #include "base/hash.h"
 #include "data/csv.h"
 
 #include <string.h>
 
-// Returns the slot of a name, or the free one where it would go. One table serves all lists: the list's
-// number is part of the hash.
+// Returns the slot of a name, or the free one where it would go. One table serves all lists: the
+// list's number is part of the hash.
 static uint32_t *find_slot(const tni_csv_names *n, uint32_t list, const char *s, size_t length)
 {
     size_t mask = n->slots - 1, i = (size_t)tni_hash_mix(tni_hash(s, length), list) & mask;

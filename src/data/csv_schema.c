@@ -2,8 +2,8 @@
 //     {"target":2,"columns":[{"name":"age","kind":"number"},
 //      {"name":"town","kind":"category","categories":["Bern","Ulm"]},
 //      {"name":"stars","kind":"integer","categories":["1","2","3"]}]}
-// A column of numbers whose missing cells are filled has a "mean", and with "flag":true an input more.
-// Without a column to predict there is no "target".
+// A column of numbers whose missing cells are filled has a "mean", and with "flag":true an input
+// more. Without a column to predict there is no "target".
 #include "base/json.h"
 #include "data/csv.h"
 
@@ -149,8 +149,8 @@ static bool read_mean(reading *r, tni_csv_column *c)
     return true;
 }
 
-// Reads the value of one of a column's keys. Unknown keys are skipped, so that later versions can add
-// some.
+// Reads the value of one of a column's keys. Unknown keys are skipped, so that later versions can
+// add some.
 static bool read_member(reading *r, tni_csv_column *c, const tni_json *key, bool *named)
 {
     if (tni_json_is(key, "kind")) return read_kind(r, c);

@@ -1,11 +1,13 @@
-// The rows of a CSV file. A first walk over them counts them, checks that all have as many cells as the
-// first, and finds out what the columns are; a second one stores the values, compactly: a number takes
-// four bytes, a category two, so never more than twice the file. Nothing of the file is kept.
+// The rows of a CSV file. A first walk over them counts them, checks that all have as many cells as
+// the first, and finds out what the columns are; a second one stores the values, compactly: a
+// number takes four bytes, a category two, so never more than twice the file. Nothing of the file
+// is kept.
 //
 // A column is numbers if each of its cells is one, and also if nine of ten are: then the others are
-// errors. Numbers with a decimal comma count here, so that they are errors too. Else it is categories, numbered as they first appear. A target of whole numbers counts as
-// classes if there are at most 20 different ones, and five rows to each on average. Missing cells say
-// nothing of what their column is.
+// errors. Numbers with a decimal comma count here, so that they are errors too. Else it is
+// categories, numbered as they first appear. A target of whole numbers counts as classes if there
+// are at most 20 different ones, and five rows to each on average. Missing cells say nothing of
+// what their column is.
 #include "data/csv.h"
 
 #include <float.h>
@@ -15,8 +17,8 @@
 #include <string.h>
 #include <strings.h>
 
-// A target of whole numbers counts as classes if there are this many rows for each: with fewer it is more likely a
-// quantity. INTEGER_NAME: the longest number in 17 digits.
+// A target of whole numbers counts as classes if there are this many rows for each: with fewer it
+// is more likely a quantity. INTEGER_NAME: the longest number in 17 digits.
 enum { ROWS_PER_INTEGER = 5, INTEGER_NAME = 32 };
 
 static bool no_memory(const tni_csv_reading *r)
@@ -44,8 +46,8 @@ static bool is_missing(const tni_csv_reading *r, const tni_csv_cell *c)
     return false;
 }
 
-// Returns whether the row at the reader is no item: its target is missing, or any cell, if such rows
-// are skipped. Looks ahead without moving the reader.
+// Returns whether the row at the reader is no item: its target is missing, or any cell, if such
+// rows are skipped. Looks ahead without moving the reader.
 static bool is_left_out(const tni_csv_reading *r)
 {
     tni_csv_reader look = r->r;
@@ -124,8 +126,8 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Writes the name of a class that is a number: 17 digits tell any two numbers apart. Adding 0 turns -0
-// into 0.
+// Writes the name of a class that is a number: 17 digits tell any two numbers apart. Adding 0 turns
+// -0 into 0.
 static size_t integer_name(double v, char name[INTEGER_NAME])
 {
     return (size_t)snprintf(name, INTEGER_NAME, "%.17g", v + 0.0);
@@ -147,8 +149,8 @@ static bool make_integers(tni_csv_reading *r)
     return true;
 }
 
-// Decides how missing cells of a column of numbers are filled. A column without missing cells here is
-// filled as well, for files that are read later by its schema.
+// Decides how missing cells of a column of numbers are filled. A column without missing cells here
+// is filled as well, for files that are read later by its schema.
 static void choose_filling(const tni_csv_reading *r, tni_csv_column *c)
 {
     c->filled  = r->o.missing == TN_MISSING_MEAN || r->o.missing == TN_MISSING_CATEGORY;
@@ -198,8 +200,8 @@ static bool number_of(tni_csv_reading *r, const tni_csv_cell *c, uint32_t i, dou
     return fabs(*v) <= FLT_MAX || tni_csv_bad_cell(r, c, i, true, "is too large for f32");
 }
 
-// Stores a number as f32; one that is missing as NaN. Rows that are held out do not count to the mean:
-// the test set must not leak into the inputs.
+// Stores a number as f32; one that is missing as NaN. Rows that are held out do not count to the
+// mean: the test set must not leak into the inputs.
 static bool store_number(tni_csv_reading *r, const tni_csv_cell *c, uint32_t i, unsigned char *dst)
 {
     double          v      = NAN;
@@ -244,7 +246,8 @@ static int64_t new_category(tni_csv_reading *r, const tni_csv_cell *c, uint32_t 
     return index;
 }
 
-// Stores a category by its index. All missing cells are one category, unless a schema does not have it.
+// Stores a category by its index. All missing cells are one category, unless a schema does not have
+// it.
 static bool store_category(tni_csv_reading *r, const tni_csv_cell *c, uint32_t i,
                            unsigned char *dst)
 {

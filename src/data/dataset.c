@@ -1,9 +1,10 @@
 // Datasets: making, asking, settings, splitting, the cursor.
 //
-// A dataset is a source of items, a selection of them, an order and a position. What a batch contains follows
-// from the cursor (seed, epoch, index), the batch size and the settings alone: not from threads, from what was
-// prepared ahead or from other datasets. So a program resumes exactly by saving the cursor. Every change of
-// settings first discards the batches that were prepared under the old ones.
+// A dataset is a source of items, a selection of them, an order and a position. What a batch
+// contains follows from the cursor (seed, epoch, index), the batch size and the settings alone: not
+// from threads, from what was prepared ahead or from other datasets. So a program resumes exactly
+// by saving the cursor. Every change of settings first discards the batches that were prepared
+// under the old ones.
 #include "data/dataset.h"
 #include "data/pixels.h"
 
@@ -43,8 +44,8 @@ void tn_data_free(tn_data *d)
     free_data(&d->owned);
 }
 
-// Makes a dataset of count items of a source, of which it takes a reference. It takes items over, and
-// nothing at all on failure.
+// Makes a dataset of count items of a source, of which it takes a reference. It takes items over,
+// and nothing at all on failure.
 static tn_data *new_data(tn_ctx *cx, tni_item_source *s, int64_t *items, int64_t count)
 {
     tn_data *d = tni_zalloc(&cx->heap, sizeof *d);
@@ -218,7 +219,8 @@ static tn_status augment_ok(tn_data *d, const tn_augment_opts *o)
     return amounts_ok(cx, o);
 }
 
-// The images for moving and mixing pixels are allocated here, once: the loader's threads must not allocate.
+// The images for moving and mixing pixels are allocated here, once: the loader's threads must not
+// allocate.
 tn_status tn_data_augment(tn_data *d, tn_augment_opts o)
 {
     tn_ctx *cx = tni_owned_ok("data_augment", d, TNI_DATA);
@@ -241,8 +243,8 @@ tn_status tn_data_augment(tn_data *d, tn_augment_opts o)
 
 // ---- splitting ---------------------------------------------------------------------------------
 
-// The order is drawn by the split's own seed, so that the same fraction and seed give the same items
-// whatever else was drawn.
+// The order is drawn by the split's own seed, so that the same fraction and seed give the same
+// items whatever else was drawn.
 tni_data_split tni_data_split_of(int64_t count, double fraction, uint64_t seed)
 {
     int64_t take = (int64_t)(fraction * (double)count + 0.5);
@@ -260,8 +262,8 @@ static void deal_items(const tn_data *d, const tni_data_split *split, int64_t *o
     }
 }
 
-// Both lists are allocated before either dataset changes. The old dataset starts its epoch again, since
-// its order is another one now.
+// Both lists are allocated before either dataset changes. The old dataset starts its epoch again,
+// since its order is another one now.
 tn_data *tn_data_split(tn_data *d, double fraction, uint64_t seed)
 {
     tn_ctx *cx = tni_owned_ok("data_split", d, TNI_DATA);

@@ -5,10 +5,11 @@
 #include "data/loader.h"
 #include "data/order.h"
 
-// A source of items. A reader's struct begins with it. Datasets that were split from one another share it,
-// unchanged; the last of them frees it. get writes one item: field f, row-major, to dst[f]. It runs on the
-// loader threads of all these datasets, perhaps at the same time, so it must be pure: no tn_ calls, no memory
-// of the context. A nonzero result is a failure, which tn_next reports with the item's number.
+// A source of items. A reader's struct begins with it. Datasets that were split from one another
+// share it, unchanged; the last of them frees it. get writes one item: field f, row-major, to
+// dst[f]. It runs on the loader threads of all these datasets, perhaps at the same time, so it must
+// be pure: no tn_ calls, no memory of the context. A nonzero result is a failure, which tn_next
+// reports with the item's number.
 typedef struct tni_item_source tni_item_source;
 struct tni_item_source {
     int64_t            refs;  // set by tni_data_make
@@ -53,8 +54,8 @@ struct tn_data {
 // then it is freed, NULL is returned, and the error (its text begins with op, "idx") is reported.
 tn_data *tni_data_make(tn_ctx *cx, const char *op, tni_item_source *s);
 
-// Which of `count` items tn_data_split takes: those at the first places of a random order. Both sides keep the
-// order of their items. take is 0 if one side would be empty.
+// Which of `count` items tn_data_split takes: those at the first places of a random order. Both
+// sides keep the order of their items. take is 0 if one side would be empty.
 typedef struct {
     tni_order order;
     int64_t   take;

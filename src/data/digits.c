@@ -1,8 +1,8 @@
 // Drawn digits: images of 28 x 28 that need no file. Item i is a pure function of (seed, test, i):
 // a label, one of several ways to write it, points moved a little, then turned, slanted, scaled and
-// shifted as a whole, drawn with a round pen, and noise. The ranges are such that a linear model gets
-// about two thirds right, a perceptron 98 to 99 %, and a small convolutional network 99.5 % after
-// two epochs of 25,000 images.
+// shifted as a whole, drawn with a round pen, and noise. The ranges are such that a linear model
+// gets about two thirds right, a perceptron 98 to 99 %, and a small convolutional network 99.5 %
+// after two epochs of 25,000 images.
 //
 // Only + - * / and square roots of floats are used, in a fixed order, with contraction off: the
 // images are equal bit for bit on every machine.
@@ -38,7 +38,8 @@ typedef struct {
     float near2[PIXELS];
 } sheet;
 
-// Each block of ten items has each label once, in an order of its own (a shuffle from the inside out).
+// Each block of ten items has each label once, in an order of its own (a shuffle from the inside
+// out).
 static int label_of(const digits *d, int64_t item)
 {
     int      label[CLASSES] = { 0 };
@@ -69,7 +70,8 @@ static affine choose_affine(tni_draw *r)
     float slant = tni_draw_between(r, -0.35f, 0.35f);
     float w     = tni_draw_between(r, 12.5f, 22.0f);
     float h     = tni_draw_between(r, 14.0f, 22.0f);
-    // Scale by (w, h), slant, turn; then move the middle of the square near the middle of the image.
+    // Scale by (w, h), slant, turn; then move the middle of the square near the middle of the
+    // image.
     affine a = { .xx = cos * w, .xy = (-slant * cos - sin) * h, .yx = sin * w };
     a.yy     = (cos - slant * sin) * h;
     a.x0     = SIDE * 0.5f - (a.xx + a.xy) * 0.5f + tni_draw_between(r, -3.3f, 3.3f);
@@ -82,8 +84,8 @@ static int to_pixel(float v)
     return v < 0 ? 0 : v > SIDE ? SIDE : (int)v;
 }
 
-// Lowers near2 around the line from a to b. The distance of a pixel is that to the point t of the way
-// along, with t in [0, 1].
+// Lowers near2 around the line from a to b. The distance of a pixel is that to the point t of the
+// way along, with t in [0, 1].
 static void draw_line(sheet *s, point a, point b)
 {
     float dx = b.x - a.x, dy = b.y - a.y;

@@ -1,6 +1,6 @@
-// Random numbers for data: short streams by key, equal on every machine. Loader threads use them, so
-// there is no state besides the caller's. SplitMix64, not the Philox of tensors: the order of an epoch
-// mixes eight times for every item, and streams are too short to need more than a good mixer.
+// Random numbers for data: short streams by key, equal on every machine. Loader threads use them,
+// so there is no state besides the caller's. SplitMix64, not the Philox of tensors: the order of an
+// epoch mixes eight times for every item, and streams are too short to need more than a good mixer.
 #ifndef TNI_DATA_DRAW_H
 #define TNI_DATA_DRAW_H
 

@@ -116,8 +116,8 @@ static bool bad_line(loading *l, int64_t line, const char *why)
     return tni_refuse(l->cx, TN_EFORMAT, "tokenizer: %s:%lld: %s", l->path, (long long)line, why);
 }
 
-// Reads one line, "left right", as the next merge. A merge may only use bytes and results of earlier
-// merges, so that the order of merging does not matter.
+// Reads one line, "left right", as the next merge. A merge may only use bytes and results of
+// earlier merges, so that the order of merging does not matter.
 static bool read_merge(loading *l, int64_t line, const char *s, size_t n)
 {
     char            whole[MOST_LINE];

@@ -38,8 +38,8 @@ typedef struct {
     int (*end)(z_stream *z);
 } zlib;
 
-// A gzip stream. at: bytes of the mapping that are consumed. ended: the last member is complete and its
-// checksum was right.
+// A gzip stream. at: bytes of the mapping that are consumed. ended: the last member is complete and
+// its checksum was right.
 struct tni_gunzip {
     tn_ctx            *cx;
     const char        *op, *path;
@@ -90,7 +90,8 @@ static bool load_zlib(tni_gunzip *g, const char *name)
                       g->path);
 }
 
-// zlib's memory comes from the context's heap, where it is counted and can be made to fail by tests.
+// zlib's memory comes from the context's heap, where it is counted and can be made to fail by
+// tests.
 static void *zlib_alloc(void *heap, unsigned items, unsigned size)
 {
     return size && items > SIZE_MAX / size ? NULL : tni_alloc(heap, (size_t)items * size);

@@ -63,8 +63,8 @@ static bool has_rank(tn_ctx *cx, const char *path, int rank, bool labels)
                       labels ? 1 : 3, labels ? "labels" : "images");
 }
 
-// Reads a header from the first bytes of a file; false, reported, if it is none or of the wrong kind.
-// The product of the sizes saturates instead of overflowing, and then fits no file.
+// Reads a header from the first bytes of a file; false, reported, if it is none or of the wrong
+// kind. The product of the sizes saturates instead of overflowing, and then fits no file.
 static bool read_header(tn_ctx *cx, const char *path, const unsigned char *data, size_t bytes,
                         bool labels, idx_header *h)
 {
@@ -178,8 +178,8 @@ tn_tensor *tn_idx_read(tn_ctx *cx, const char *path)
 
 // ---- folders -----------------------------------------------------------------------------------
 
-// Finds "train-images-idx3-ubyte", or with a dot before idx3, else either with .gz. False, reported, if
-// there is none.
+// Finds "train-images-idx3-ubyte", or with a dot before idx3, else either with .gz. False,
+// reported, if there is none.
 static bool find_file(tn_ctx *cx, const char *dir, const char *stem, const char *kind,
                       char path[TNI_PATH])
 {

@@ -1,5 +1,5 @@
-// Images as files: JPEG and PNG by picture.c, and the portable grey and pixel maps, as text (P2, P3) or bytes (P5,
-// P6). What other formats begin with is known, so that the refusal can name them.
+// Images as files: JPEG and PNG by picture.c, and the portable grey and pixel maps, as text (P2,
+// P3) or bytes (P5, P6). What other formats begin with is known, so that the refusal can name them.
 //
 // C channels, H rows, W columns
 #include "data/content.h"
@@ -83,8 +83,8 @@ static bool read_header(reading *r)
     return true;
 }
 
-// Returns whether the file is long enough before memory is allocated: as text, a value takes a digit
-// and a space, except for the last.
+// Returns whether the file is long enough before memory is allocated: as text, a value takes a
+// digit and a space, except for the last.
 static bool has_values(const reading *r)
 {
     int64_t left = r->end - r->at, width = r->text || r->most > 255 ? 2 : 1;
@@ -136,7 +136,8 @@ bool tni_image_opts_ok(tn_ctx *cx, const char *op, const tn_image_opts *o)
     return true;
 }
 
-// The result of a picture whose header was read: all of it, or the middle square that the options say.
+// The result of a picture whose header was read: all of it, or the middle square that the options
+// say.
 static tn_tensor *cut_picture(tn_ctx *cx, const char *path, const tn_image_opts *o,
                               tni_picture_reader *r)
 {

@@ -1,5 +1,5 @@
-// Images in a terminal, with characters. A pixel of a character is the mean of the part of the image that it
-// stands for, so an image that is too wide becomes smaller.
+// Images in a terminal, with characters. A pixel of a character is the mean of the part of the
+// image that it stands for, so an image that is too wide becomes smaller.
 //
 // C channels, H rows, W columns
 #include "data/image_show.h"
@@ -135,7 +135,8 @@ static void print_all(const canvas *v)
 
 // ---- images ------------------------------------------------------------------------------------
 
-// The largest value that can be shown, so that faint images can be seen; 1 of an image that is all black.
+// The largest value that can be shown, so that faint images can be seen; 1 of an image that is all
+// black.
 static float brightest_of(const tni_shown *s)
 {
     float most = 0;
@@ -144,8 +145,9 @@ static float brightest_of(const tni_shown *s)
     return most > 1 || most < 1e-6f ? 1 : most;
 }
 
-// A character is twice as high as wide, and so is the block of pixels that it stands for: images keep their shape.
-// One that is narrower than a line keeps its size, since larger pixels would show nothing more.
+// A character is twice as high as wide, and so is the block of pixels that it stands for: images
+// keep their shape. One that is narrower than a line keeps its size, since larger pixels would show
+// nothing more.
 static void print_shown(const tni_shown *s, FILE *f, tn_image_style style, int64_t width)
 {
     bool   dots = style == TN_IMAGE_DOTS;
@@ -172,8 +174,8 @@ static int64_t columns_for(tn_tensor *x, const tn_image_show_opts *o, tn_image_s
     return each > 0 && pixels - pad >= each ? (pixels - pad) / each : 1;
 }
 
-// What is printed is read back from the device, which waits. Errors of the stream are the caller's to see, as with
-// fprintf.
+// What is printed is read back from the device, which waits. Errors of the stream are the caller's
+// to see, as with fprintf.
 tn_status tn_image_print_with(tn_tensor *x, FILE *f, tn_image_show_opts o)
 {
     tni_shown s;

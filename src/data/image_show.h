@@ -12,7 +12,8 @@ typedef struct {
 
 // Joins the images of x and reads them. False, reported by the op's name, if they cannot be shown.
 bool tni_shown_read(const char *op, tn_tensor *x, tn_image_show_opts o, tni_shown *s);
-// Returns it as a PNG file of *bytes, of the context's heap; NULL, reported by the op's name, without memory.
+// Returns it as a PNG file of *bytes, of the context's heap; NULL, reported by the op's name,
+// without memory.
 unsigned char *tni_png_of(tn_ctx *cx, const char *op, const tni_shown *s, size_t *bytes);
 
 #endif

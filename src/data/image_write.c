@@ -1,6 +1,7 @@
-// Images joined to one, and written as PNG. The file needs no library: zlib's format is written here,
-// by the fixed codes of deflate (RFC 1951) and repetitions that a small table of places finds. Drawings
-// and grids, with their long runs of one colour, become a tenth of their pixels or less.
+// Images joined to one, and written as PNG. The file needs no library: zlib's format is written
+// here, by the fixed codes of deflate (RFC 1951) and repetitions that a small table of places
+// finds. Drawings and grids, with their long runs of one colour, become a tenth of their pixels or
+// less.
 //
 // N images, C channels, H rows, W columns
 #include "base/crc.h"
@@ -34,8 +35,8 @@ static tn_tensor *levels(tn_tensor *x, const tn_image_show_opts *o)
     return lo == 0 && hi == 1 ? x : tn_clamp(tn_div_s(tn_sub_s(x, lo), hi - lo), 0, 1);
 }
 
-// Each image gets the padding above it and to its left, and the whole that to the right and below. What is
-// missing in the last row is black.
+// Each image gets the padding above it and to its left, and the whole that to the right and below.
+// What is missing in the last row is black.
 static tn_tensor *join(tn_tensor *x, int64_t columns, int64_t pad)
 {
     int64_t N = tn_size(x, 0), C = tn_size(x, 1), H = tn_size(x, 2) + pad, W = tn_size(x, 3) + pad;
@@ -48,7 +49,8 @@ static tn_tensor *join(tn_tensor *x, int64_t columns, int64_t pad)
     return tn_pad(x, (int64_t[]){ 0, 0, 0 }, (int64_t[]){ 0, pad, pad }, 0);
 }
 
-// The images of x as one, f32. The message of a wrong option has both numbers, since either may be wrong.
+// The images of x as one, f32. The message of a wrong option has both numbers, since either may be
+// wrong.
 static tn_tensor *grid(const char *op, tn_tensor *x, tn_image_show_opts o)
 {
     if (!x || !(x = as_images(op, x))) return NULL;
@@ -70,8 +72,8 @@ tn_tensor *tn_image_grid(tn_tensor *x, tn_image_show_opts o)
     return tni_arg1("image_grid", x, "x") ? grid("image_grid", x, o) : NULL;
 }
 
-// Sizes are checked before memory is allocated by them; the limit is that of the reader, so that what is written can
-// be read.
+// Sizes are checked before memory is allocated by them; the limit is that of the reader, so that
+// what is written can be read.
 bool tni_shown_read(const char *op, tn_tensor *x, tn_image_show_opts o, tni_shown *s)
 {
     tn_tensor *g = grid(op, x, o);
@@ -131,7 +133,8 @@ static int log2_of(uint32_t v)
     return n;
 }
 
-// Lengths of 3 .. 258 and distances of 1 .. 32768: a symbol for the highest bits, then the other ones.
+// Lengths of 3 .. 258 and distances of 1 .. 32768: a symbol for the highest bits, then the other
+// ones.
 static void put_repetition(packer *p, uint32_t length, uint32_t distance)
 {
     uint32_t l = length - 3, d = distance - 1;
@@ -162,8 +165,8 @@ static uint32_t common(const unsigned char *s, size_t i, size_t j, size_t n)
     return k;
 }
 
-// Writes n bytes as one block; the table knows where the last bytes of a kind began, plus 1. A literal takes at
-// most 9 bits, so the result has at most n * 9 / 8 + 8 bytes.
+// Writes n bytes as one block; the table knows where the last bytes of a kind began, plus 1. A
+// literal takes at most 9 bits, so the result has at most n * 9 / 8 + 8 bytes.
 static void put_block(packer *p, const unsigned char *s, size_t n)
 {
     uint32_t last[PLACES] = { 0 };
@@ -203,7 +206,8 @@ static uint32_t adler_of(const unsigned char *p, size_t n)
     return b << 16 | a;
 }
 
-// Completes a chunk whose n bytes lie at at + 8: its length, its name, and its sum. Returns the end.
+// Completes a chunk whose n bytes lie at at + 8: its length, its name, and its sum. Returns the
+// end.
 static unsigned char *end_chunk(unsigned char *at, const char *name, size_t n)
 {
     put_u32(at, (uint32_t)n);
@@ -225,7 +229,8 @@ static void fill_rows(unsigned char *to, const tni_shown *s)
     }
 }
 
-// Writes the file into memory of enough room: 100 bytes and nine eighths of the rows. Returns its length.
+// Writes the file into memory of enough room: 100 bytes and nine eighths of the rows. Returns its
+// length.
 static size_t write_png(const tni_shown *s, const unsigned char *rows, size_t n,
                         unsigned char *file)
 {
@@ -255,7 +260,8 @@ static tn_status save(tn_ctx *cx, const char *path, const unsigned char *file, s
     return tni_failed();
 }
 
-// A literal may take 9 bits, so that noise becomes an eighth longer; the rest of the room is for headers and sums.
+// A literal may take 9 bits, so that noise becomes an eighth longer; the rest of the room is for
+// headers and sums.
 unsigned char *tni_png_of(tn_ctx *cx, const char *op, const tni_shown *s, size_t *bytes)
 {
     size_t         n    = (size_t)(s->H * (s->W * s->C + 1));

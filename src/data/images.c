@@ -1,7 +1,8 @@
 // Folders of pictures: a folder for each class, with JPEG and PNG files in it.
 //
-// Files are listed when the folder is opened, and read when they are needed, by several threads. One that
-// cannot be read is noted with the reason, and the loader puts the next item of its order in its place.
+// Files are listed when the folder is opened, and read when they are needed, by several threads.
+// One that cannot be read is noted with the reason, and the loader puts the next item of its order
+// in its place.
 //
 // C channels, H rows, W columns
 #include "data/content.h"
@@ -26,8 +27,8 @@ struct idle {
     idle              *next;
 };
 
-// A folder of pictures. Names of files are texts one after the other in `names`; file i of class label[i] has the one
-// at at[i]. What is behind the lock is used by loader threads.
+// A folder of pictures. Names of files are texts one after the other in `names`; file i of class
+// label[i] has the one at at[i]. What is behind the lock is used by loader threads.
 typedef struct {
     tni_item_source source;
     char           *dir, *names;
@@ -47,8 +48,8 @@ typedef struct {
     char           *note[NOTES];   // "PATH: why" of each
 } folder;
 
-// The child of a fork has no loader threads, but what they held at that moment stays held there: it begins with a new
-// lock and new readers.
+// The child of a fork has no loader threads, but what they held at that moment stays held there: it
+// begins with a new lock and new readers.
 static void enter(tni_item_source *s)
 {
     folder *f = (folder *)s;
@@ -60,8 +61,9 @@ static void enter(tni_item_source *s)
 
 // ---- reading -----------------------------------------------------------------------------------
 
-// A reader for this thread: one that is idle, or a new one, so that there are as many as threads that read at once. They
-// keep their memory and decoder for the next picture. NULL if memory is out.
+// A reader for this thread: one that is idle, or a new one, so that there are as many as threads
+// that read at once. They keep their memory and decoder for the next picture. NULL if memory is
+// out.
 static idle *take_reader(folder *f)
 {
     pthread_mutex_lock(&f->lock);
@@ -80,8 +82,9 @@ static void return_reader(folder *f, idle *r)
     pthread_mutex_unlock(&f->lock);
 }
 
-// Notes that an item could not be read. It is counted once, however often it is tried again in later epochs; its text is
-// kept if there is room. A text that cannot be allocated is left out: the count is what matters.
+// Notes that an item could not be read. It is counted once, however often it is tried again in
+// later epochs; its text is kept if there is room. A text that cannot be allocated is left out: the
+// count is what matters.
 static void note_bad(folder *f, int64_t item, const char *path, const char *why)
 {
     pthread_mutex_lock(&f->lock);
@@ -96,8 +99,8 @@ static void note_bad(folder *f, int64_t item, const char *path, const char *why)
     pthread_mutex_unlock(&f->lock);
 }
 
-// A random part, as torchvision's RandomResizedCrop draws it: of `scale` .. 1 of the area, with sides of 3 : 4 .. 4 :
-// 3; after ten that do not fit, the middle.
+// A random part, as torchvision's RandomResizedCrop draws it: of `scale` .. 1 of the area, with
+// sides of 3 : 4 .. 4 : 3; after ten that do not fit, the middle.
 static tni_picture_part random_part(int64_t W, int64_t H, double scale, int64_t size, tni_draw *r)
 {
     tni_picture_part p = { .to_width = size, .to_height = size, .margin = 1 };
@@ -120,8 +123,8 @@ static tni_picture_part random_part(int64_t W, int64_t H, double scale, int64_t 
     return p;
 }
 
-// Reads one file and writes a part of it: a random one, or the middle. The header is read first, so that a picture that is
-// too large is refused before anything is decoded.
+// Reads one file and writes a part of it: a random one, or the middle. The header is read first, so
+// that a picture that is too large is refused before anything is decoded.
 static bool read_item(const folder *f, tni_picture_reader *r, const char *path,
                       const tn_augment_opts *o, tni_draw *draw, float *to)
 {
@@ -206,7 +209,8 @@ static int is_visible(const struct dirent *e)
     return e->d_name[0] != '.';
 }
 
-// By the ending, since 1.3 million files of ImageNet take minutes to be opened; what a file is, is seen when it is read.
+// By the ending, since 1.3 million files of ImageNet take minutes to be opened; what a file is, is
+// seen when it is read.
 static int is_picture(const struct dirent *e)
 {
     const char *dot = strrchr(e->d_name, '.');
@@ -226,8 +230,8 @@ static void free_entries(struct dirent **e, int n)
     free(e);
 }
 
-// Adds a file of the newest class. Names are in one block: a million of them as blocks of their own would take twice the
-// memory.
+// Adds a file of the newest class. Names are in one block: a million of them as blocks of their own
+// would take twice the memory.
 static bool add_file(tn_ctx *cx, folder *f, const char *name)
 {
     int64_t i = f->source.count;
@@ -265,8 +269,8 @@ static bool add_class(tn_ctx *cx, folder *f, const char *name)
     return ok;
 }
 
-// Lists the folders of classes and their files. What is no folder, or has no pictures, is no class, so that a file such as
-// README.txt beside the folders does no harm.
+// Lists the folders of classes and their files. What is no folder, or has no pictures, is no class,
+// so that a file such as README.txt beside the folders does no harm.
 static bool list_files(tn_ctx *cx, folder *f)
 {
     struct dirent **e = NULL;

@@ -1,5 +1,5 @@
-// JPEG by a libturbojpeg that is found at run time. What is used of its interface, which has been the same since
-// 2.0, is declared here.
+// JPEG by a libturbojpeg that is found at run time. What is used of its interface, which has been
+// the same since 2.0, is declared here.
 #include "base/find_libraries.h"
 #include "data/picture.h"
 
@@ -49,7 +49,8 @@ static unsigned number_at(const unsigned char *p, int bytes, bool big)
     return v;
 }
 
-// Finds the orientation in the first directory of a TIFF header; 1 if there is none or it is damaged.
+// Finds the orientation in the first directory of a TIFF header; 1 if there is none or it is
+// damaged.
 static int turn_of_tiff(const unsigned char *p, size_t n)
 {
     enum { ORIENTATION = 0x112, ENTRY = 12 };
@@ -121,16 +122,17 @@ bool tni_jpeg_begin(tni_picture_reader *r)
     return true;
 }
 
-// Bytes that are read between two markers and have no meaning are in many files of old cameras, and do no harm. All
-// other warnings are of pixels that are not those of the picture: mostly the file is cut short.
+// Bytes that are read between two markers and have no meaning are in many files of old cameras, and
+// do no harm. All other warnings are of pixels that are not those of the picture: mostly the file
+// is cut short.
 static bool is_harmless(const tni_picture_reader *r)
 {
     return turbo.error_code(r->jpeg) == TJERR_WARNING &&
            strstr(turbo.error_text(r->jpeg), "extraneous bytes");
 }
 
-// Makes RGB of CMYK in place of its first bytes. Programs store the inks inverted, as Adobe's first did, so white
-// is 255 and the product of an ink and black is the light that is left.
+// Makes RGB of CMYK in place of its first bytes. Programs store the inks inverted, as Adobe's first
+// did, so white is 255 and the product of an ink and black is the light that is left.
 static void mix_inks(unsigned char *p, size_t pixels)
 {
     for (size_t i = 0; i < pixels; i++)
@@ -139,7 +141,8 @@ static void mix_inks(unsigned char *p, size_t pixels)
                                                    255);
 }
 
-// The library has a scale of n eighths in its inverse transform: its result has fewer pixels, and takes less time.
+// The library has a scale of n eighths in its inverse transform: its result has fewer pixels, and
+// takes less time.
 bool tni_jpeg_decode(tni_picture_reader *r, int eighths)
 {
     int colours;

@@ -1,9 +1,9 @@
 // The loader: buffers, jobs, the thread, and tn_next.
 //
-// A batch goes through four hands: tn_next asks for it (ask_batch: a buffer and a job in the ring), the thread
-// fills it, a later tn_next takes it and makes tensors on its buffer (or copies from it, if it is pinned), and
-// the buffer is idle again when these tensors are gone or the copy is done. Two batches are always prepared
-// ahead, so that filling overlaps with training.
+// A batch goes through four hands: tn_next asks for it (ask_batch: a buffer and a job in the ring),
+// the thread fills it, a later tn_next takes it and makes tensors on its buffer (or copies from it,
+// if it is pinned), and the buffer is idle again when these tensors are gone or the copy is done.
+// Two batches are always prepared ahead, so that filling overlaps with training.
 #include "data/loader.h"
 #include "data/dataset.h"
 #include "data/order.h"
@@ -13,13 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-// ---- buffers -------------------------------------------------------------------------------------
+// ---- buffers -----------------------------------------------------------------------------------
 
-// Limits on copies under way to a device. The host waits for the oldest copy if COPIES batches, or at
-// least two that are COPIED bytes together, have not arrived: it is that many steps ahead then, and
-// more would only take memory. IDLE_BUFFERS are kept for later batches. Pinned ones are kept as long as
-// one of the last KEPT_BATCHES used them, because allocating and freeing pinned memory stalls the
-// device.
+// Limits on copies under way to a device. The host waits for the oldest copy if COPIES batches, or
+// at least two that are COPIED bytes together, have not arrived: it is that many steps ahead then,
+// and more would only take memory. IDLE_BUFFERS are kept for later batches. Pinned ones are kept as
+// long as one of the last KEPT_BATCHES used them, because allocating and freeing pinned memory
+// stalls the device.
 enum { COPIES = 32, COPIED = 16 << 20, IDLE_BUFFERS = TNI_AHEAD + 1, KEPT_BATCHES = 256 };
 
 static void unlink_buffer(tni_batch_buffer *t)
@@ -63,8 +63,8 @@ static void update_copies(const tn_ctx *cx, tni_loader *l, size_t bytes)
         if (t->copy <= done) t->copy = 0;
 }
 
-// Frees idle buffers beyond `most`, pinned ones only when they are old, and any that are too small to
-// be used again.
+// Frees idle buffers beyond `most`, pinned ones only when they are old, and any that are too small
+// to be used again.
 static void trim_buffers(tni_loader *l, int most, size_t bytes)
 {
     for (tni_batch_buffer *t = l->buffers, *next; t; t = next) {
@@ -116,7 +116,7 @@ static void return_buffer(void *data, void *user)
     else free_buffer(t);
 }
 
-// ---- filling, on any thread ---------------------------------------------------------------------
+// ---- filling, on any thread --------------------------------------------------------------------
 
 // Returns the bytes of one item's field.
 static int64_t field_bytes(const tn_data *d, int f)
@@ -139,9 +139,9 @@ static bool moves(const tn_data *d)
     return o->shift || o->crop || (o->flip && !d->source->get_drawn);
 }
 
-// Fills one item; where the source leaves out what fails, the next place of the epoch that does not fail. Everything
-// random is keyed by seed, epoch and item, so that the thread that runs it does not matter. Returns what the last
-// item's source returned.
+// Fills one item; where the source leaves out what fails, the next place of the epoch that does not
+// fail. Everything random is keyed by seed, epoch and item, so that the thread that runs it does
+// not matter. Returns what the last item's source returned.
 static int fill_item(const tn_data *d, const tni_job *j, const tni_order *order, int64_t place,
                      void *const *dst, float *scratch, int64_t *item)
 {
@@ -165,7 +165,8 @@ static int fill_item(const tn_data *d, const tni_job *j, const tni_order *order,
     return failed;
 }
 
-// Fills items of a batch that no other thread has begun, until there are none. worker is this thread's number.
+// Fills items of a batch that no other thread has begun, until there are none. worker is this
+// thread's number.
 static void fill_items(tn_data *d, tni_job *j, int worker)
 {
     const tni_item_source *s     = d->source;
@@ -293,8 +294,8 @@ static void start_helpers(tn_data *d)
         l->helpers++;
 }
 
-// Returns whether the thread is running, after starting it if need be. The threads block all signals:
-// they are the program's.
+// Returns whether the thread is running, after starting it if need be. The threads block all
+// signals: they are the program's.
 static bool start_thread(tn_data *d)
 {
     tni_loader *l = &d->loader;
@@ -316,8 +317,8 @@ static void empty_ring(tni_loader *l, int64_t asked)
 }
 
 // The child of a fork has the loader's memory but not its thread, so it starts anew. Pinned memory
-// still belongs to the parent, whose device may be reading it and whose driver the child cannot call:
-// the child forgets such buffers.
+// still belongs to the parent, whose device may be reading it and whose driver the child cannot
+// call: the child forgets such buffers.
 static void notice_fork(tni_loader *l)
 {
     if (l->process == getpid()) return;
@@ -378,8 +379,9 @@ void tni_loader_close(tni_heap *h, tni_loader *l)
 
 // ---- asking and taking -------------------------------------------------------------------------
 
-// Returns the batch of n at cursor c, and this rank's part of it. A rest that is too short is skipped and the next
-// epoch begins: too short for a batch with drop_last, else for an item of each rank.
+// Returns the batch of n at cursor c, and this rank's part of it. A rest that is too short is
+// skipped and the next epoch begins: too short for a batch with drop_last, else for an item of each
+// rank.
 static tni_span span_at(const tn_data *d, tn_cursor c, int64_t n)
 {
     tni_span s     = { .seed = c.seed, .epoch = c.epoch, .index = c.index, .n = n };
@@ -436,7 +438,8 @@ static bool ask_batch(tn_data *d, const tni_span *span)
 {
     tni_loader *l = &d->loader;
     tni_job     j = { .span = *span };
-    // The last batch of an epoch is shorter, but gets a buffer of full size, which can be used again.
+    // The last batch of an epoch is shorter, but gets a buffer of full size, which can be used
+    // again.
     bool    whole = span->n <= d->count;
     int64_t items = whole ? (span->n + d->ranks - 1) / d->ranks : span->mine;
     if (!countable(d, items)) return false;
@@ -476,9 +479,9 @@ static tni_job take_batch(tn_data *d, bool threaded)
     return j;
 }
 
-// Makes the tensors of a batch. They view the job's buffer, which is returned when the last of them is
-// gone; all fields go through tn_borrow, even after a failure, so that each is released once. From a
-// pinned buffer they are copied, and it is idle again when the copy is done.
+// Makes the tensors of a batch. They view the job's buffer, which is returned when the last of them
+// is gone; all fields go through tn_borrow, even after a failure, so that each is released once.
+// From a pinned buffer they are copied, and it is idle again when the copy is done.
 static bool make_tensors(tn_data *d, const tni_job *j, tn_tensor **t)
 {
     const tni_item_source *s      = d->source;
@@ -530,8 +533,8 @@ static void fail_item(const tn_data *d, const tni_job *j)
 }
 
 // The usual case finds the wanted batch at the head of the ring, filled. Otherwise, after a seek or
-// with another batch size, the ring is emptied first. A batch whose item failed is skipped: the next
-// call returns the one behind it. After any other failure the next call is for the same batch.
+// with another batch size, the ring is emptied first. A batch whose item failed is skipped: the
+// next call returns the one behind it. After any other failure the next call is for the same batch.
 tn_batch tn_next(tn_data *d, int64_t n)
 {
     tn_batch none = { 0 };

@@ -1,4 +1,5 @@
-// The loader of a dataset: a thread that prepares the next batches while the program works on the current one.
+// The loader of a dataset: a thread that prepares the next batches while the program works on the
+// current one.
 //
 // Memory is taken and given back by the owner thread alone. The owner asks for batches by jobs in a
 // ring; the thread fills them in order; the owner takes them in order. Between ask and take a job
@@ -15,9 +16,10 @@
 
 typedef struct tni_loader tni_loader;
 
-// Memory for one batch. It is idle, or queued (in a job), or borrowed by tensors that view it. If the
-// device copies from pinned memory, the buffer is pinned and becomes idle when its copy is done. A borrowed
-// buffer may outlive its loader (home is NULL then); the last of its borrowers frees it.
+// Memory for one batch. It is idle, or queued (in a job), or borrowed by tensors that view it. If
+// the device copies from pinned memory, the buffer is pinned and becomes idle when its copy is
+// done. A borrowed buffer may outlive its loader (home is NULL then); the last of its borrowers
+// frees it.
 typedef struct tni_batch_buffer tni_batch_buffer;
 struct tni_batch_buffer {
     tn_ctx           *cx;
@@ -32,8 +34,8 @@ struct tni_batch_buffer {
     char             *data;
 };
 
-// Which items a batch of n has: count of them from a place in an epoch's order on, of which `mine`, from the item
-// `from` on, are of this rank.
+// Which items a batch of n has: count of them from a place in an epoch's order on, of which `mine`,
+// from the item `from` on, are of this rank.
 typedef struct {
     uint64_t seed;
     int64_t  epoch, index, count, n, from, mine;
@@ -52,12 +54,13 @@ typedef struct {
 enum { TNI_AHEAD = 2 };  // batches made ready
 
 // Jobs are numbered; number i stands at job[i % TNI_AHEAD]. Invariant: taken <= filled <= asked <=
-// taken + TNI_AHEAD. filled, asked, busy and stop are guarded by lock. Only the owner writes asked, and
-// while the thread is busy only the thread writes filled, so each reads its own without the lock.
-// taken is the owner's alone.
+// taken + TNI_AHEAD. filled, asked, busy and stop are guarded by lock. Only the owner writes asked,
+// and while the thread is busy only the thread writes filled, so each reads its own without the
+// lock. taken is the owner's alone.
 //
-// If the source may be read by several threads, helpers fill items of the batch that the thread is busy with, each the
-// next one (`next`) that none has begun, while `open` says that there are any. The thread goes on when none is inside.
+// If the source may be read by several threads, helpers fill items of the batch that the thread is
+// busy with, each the next one (`next`) that none has begun, while `open` says that there are any.
+// The thread goes on when none is inside.
 struct tni_loader {
     bool              running;  // the thread was started
     pid_t             process;  // that it was opened in

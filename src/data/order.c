@@ -1,7 +1,8 @@
 // The order of an epoch.
 #include "data/order.h"
 
-// With at least 12 bits, few items are mixed as well as many; the two halves differ by at most one bit.
+// With at least 12 bits, few items are mixed as well as many; the two halves differ by at most one
+// bit.
 tni_order tni_order_by(tni_draw keys, int64_t count)
 {
     tni_order o    = { .count = (uint64_t)count };
@@ -13,7 +14,8 @@ tni_order tni_order_by(tni_draw keys, int64_t count)
     return o;
 }
 
-// A Feistel network is a bijection whatever its hash is, since each half is changed by the other alone.
+// A Feistel network is a bijection whatever its hash is, since each half is changed by the other
+// alone.
 static uint64_t permute_place(const tni_order *o, uint64_t v)
 {
     uint64_t low = v & (((uint64_t)1 << o->low) - 1), high = v >> o->low;

@@ -5,7 +5,8 @@
 
 #include "data/draw.h"
 
-// More rounds mix better and cost more for each item; four would do for large counts, eight also for small ones.
+// More rounds mix better and cost more for each item; four would do for large counts, eight also
+// for small ones.
 enum { TNI_ORDER_ROUNDS = 8 };
 
 // A Feistel network over the smallest power of two that holds count, and at least 4096 so that few

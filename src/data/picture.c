@@ -1,9 +1,10 @@
 // Pictures: their files, what their first bytes say, and the part of one that becomes an item.
 //
-// A part is resized by a triangle filter whose width is that of a result's pixel, which is what PyTorch calls
-// antialiased bilinear interpolation: each axis by itself, rows first, since the rows of the result are few and
-// a row is contiguous. A result's row is folded from its rows of the picture, then its columns from those of
-// that row, and the numbers go to their places right away, turned and mirrored.
+// A part is resized by a triangle filter whose width is that of a result's pixel, which is what
+// PyTorch calls antialiased bilinear interpolation: each axis by itself, rows first, since the rows
+// of the result are few and a row is contiguous. A result's row is folded from its rows of the
+// picture, then its columns from those of that row, and the numbers go to their places right away,
+// turned and mirrored.
 #include "data/picture.h"
 
 #include <fcntl.h>
@@ -55,7 +56,8 @@ bool tni_picture_no_memory(tni_picture_reader *r)
 
 enum { MOST_FILE = 1 << 30 };  // bytes; no picture that is small enough has more
 
-// Reads a file of the size that the system says. Only plain files: a pipe may have no end, and a device may be endless.
+// Reads a file of the size that the system says. Only plain files: a pipe may have no end, and a
+// device may be endless.
 static bool read_all(tni_picture_reader *r, int fd)
 {
     struct stat st;
@@ -124,7 +126,8 @@ bool tni_picture_decode(tni_picture_reader *r, int channels, int eighths)
 
 // ---- turns -------------------------------------------------------------------------------------
 
-// What is stored mirrored, left to right (x) or top to bottom (y), and then with its axes exchanged, of each turn.
+// What is stored mirrored, left to right (x) or top to bottom (y), and then with its axes
+// exchanged, of each turn.
 typedef struct {
     bool x, y, swap;
 } turn;
@@ -146,7 +149,8 @@ void tni_picture_size(const tni_picture_reader *r, int64_t *W, int64_t *H)
 
 // ---- resizing ----------------------------------------------------------------------------------
 
-// What a pixel of the result is folded from along one axis: `count` pixels from `from` on, whose weights add up to 1.
+// What a pixel of the result is folded from along one axis: `count` pixels from `from` on, whose
+// weights add up to 1.
 typedef struct {
     int64_t from, count;
     float  *weight;
@@ -165,8 +169,8 @@ static int64_t most_taps(const axis *a)
     return 2 * (int64_t)ceil(scale > 1 ? scale : 1) + 1;
 }
 
-// Fills the taps of an axis; weights has room for most_taps of each. Pixels outside of the picture count as not there,
-// as in PIL and PyTorch.
+// Fills the taps of an axis; weights has room for most_taps of each. Pixels outside of the picture
+// count as not there, as in PIL and PyTorch.
 static void find_taps(const axis *a, tap *t, float *weights)
 {
     double  scale = a->length / (double)a->to, reach = scale > 1 ? scale : 1;
@@ -202,7 +206,8 @@ static void fold_rows(float *to, const unsigned char *from, int64_t stride, int6
     }
 }
 
-// Where the numbers of the result go: element (x, y) of channel c to at[c * plane + y * dy + x * dx].
+// Where the numbers of the result go: element (x, y) of channel c to at[c * plane + y * dy + x *
+// dx].
 typedef struct {
     float  *at;
     int64_t plane, dx, dy;
@@ -224,7 +229,8 @@ static void fold_columns(const float *row, int64_t first, const tap *t, int64_t 
     }
 }
 
-// Folds the rows of the result one by one; only the columns that a tap reads are folded before them.
+// Folds the rows of the result one by one; only the columns that a tap reads are folded before
+// them.
 static bool resize(tni_picture_reader *r, const axis *x, const axis *y, const places *p)
 {
     int64_t each = most_taps(x), rows = most_taps(y), C = r->channels;
@@ -266,9 +272,9 @@ tni_picture_part tni_picture_middle(int64_t W, int64_t H, int64_t resize, int64_
                                .margin    = 2 };
 }
 
-// Returns the smallest fraction at which a JPEG can be decoded for this part: its transform then gives fewer pixels,
-// which takes less time. 3, 5, 6 and 7 eighths are possible too, but slower than all of it: no code of
-// libjpeg-turbo is vectorized for them.
+// Returns the smallest fraction at which a JPEG can be decoded for this part: its transform then
+// gives fewer pixels, which takes less time. 3, 5, 6 and 7 eighths are possible too, but slower
+// than all of it: no code of libjpeg-turbo is vectorized for them.
 static int eighths_for(const tni_picture_reader *r, const tni_picture_part *p)
 {
     int n = 8;
@@ -279,7 +285,8 @@ static int eighths_for(const tni_picture_reader *r, const tni_picture_part *p)
     return n;
 }
 
-// One axis of a part in the pixels as they are stored, of which `shown` of `stored` were decoded, at n eighths.
+// One axis of a part in the pixels as they are stored, of which `shown` of `stored` were decoded,
+// at n eighths.
 static axis stored_axis(double at, double length, bool mirrored, int64_t stored, int64_t shown,
                         int n, int64_t to)
 {
@@ -287,7 +294,8 @@ static axis stored_axis(double at, double length, bool mirrored, int64_t stored,
     return (axis){ start * n / 8, length * n / 8, shown, to };
 }
 
-// The part is folded in the order in which the picture is stored, and each number goes to where it is seen.
+// The part is folded in the order in which the picture is stored, and each number goes to where it
+// is seen.
 bool tni_picture_cut(tni_picture_reader *r, const tni_picture_part *p, int channels, float *to)
 {
     turn    t = turn_of(r);
@@ -298,7 +306,8 @@ bool tni_picture_cut(tni_picture_reader *r, const tni_picture_part *p, int chann
                     : stored_axis(p->x, p->width, t.x, r->width, r->shown_width, n, W);
     axis y = t.swap ? stored_axis(p->x, p->width, t.y, r->height, r->shown_height, n, W)
                     : stored_axis(p->y, p->height, t.y, r->height, r->shown_height, n, H);
-    // Steps to the right and down in the result, and where its first element is, for x and y as stored.
+    // Steps to the right and down in the result, and where its first element is, for x and y as
+    // stored.
     int64_t right = p->flip ? -1 : 1, down = W;
     places  q = { .at = to + (p->flip ? W - 1 : 0), .plane = W * H };
     q.dx      = t.swap ? down : right;

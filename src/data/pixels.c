@@ -32,8 +32,8 @@ static void flip_row(float *row, int64_t W)
     }
 }
 
-// Padding by p and cropping to the old size at a random place is a move by at most p pixels. Both moves
-// are added and made once, so that nothing is cut off twice.
+// Padding by p and cropping to the old size at a random place is a move by at most p pixels. Both
+// moves are added and made once, so that nothing is cut off twice.
 void tni_augment(const tn_augment_opts *o, tni_draw r, bool flips, const int64_t *size,
                  float *image, float *scratch)
 {
@@ -77,7 +77,8 @@ static void turn_hue(float *p, int64_t area, float by)
     h       = h / 6 + by;
     h       = 6 * (h - floorf(h));
     for (int c = 0; c < 3; c++) {
-        // How far the channel is from the least: it falls and rises over the circle, a third later each.
+        // How far the channel is from the least: it falls and rises over the circle, a third later
+        // each.
         float k = (float)(5 - 2 * c) + h;
         if (k >= 6) k -= 6;
         float f     = fminf(k, 4 - k);
@@ -118,7 +119,8 @@ void tni_jitter(const tn_augment_opts *o, tni_draw r, const int64_t *size, float
 
 // ---- mixing ------------------------------------------------------------------------------------
 
-// From the last row to the first, so that a row is read before it is written; only the last is needed twice.
+// From the last row to the first, so that a row is read before it is written; only the last is
+// needed twice.
 void tni_mix_rows(float *rows, int64_t n, int64_t width, float own, float *scratch)
 {
     memcpy(scratch, rows + (n - 1) * width, (size_t)width * sizeof *rows);

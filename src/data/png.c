@@ -1,5 +1,5 @@
-// PNG by a libpng that is found at run time, through its simplified interface, which has been the same since 1.6 and
-// returns where the other one jumps. What is used of it is declared here.
+// PNG by a libpng that is found at run time, through its simplified interface, which has been the
+// same since 1.6 and returns where the other one jumps. What is used of it is declared here.
 #include "base/find_libraries.h"
 #include "data/picture.h"
 
@@ -44,8 +44,8 @@ static bool begin(tni_picture_reader *r, png_image *p)
             r, "it is PNG, and no libpng was found to read it: install libpng16-16");
     *p = (png_image){ .version = PNG_IMAGE_VERSION };
     if (!png.begin(p, r->file, r->bytes)) return tni_picture_fails(r, "%s", p->message);
-    // Without this, values of 16 bits would be taken for light instead of sRGB, and a picture would be brighter
-    // than its twin of 8 bits.
+    // Without this, values of 16 bits would be taken for light instead of sRGB, and a picture would
+    // be brighter than its twin of 8 bits.
     p->flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
     r->width  = p->width;
     r->height = p->height;
@@ -53,7 +53,8 @@ static bool begin(tni_picture_reader *r, png_image *p)
     return true;
 }
 
-// The library keeps what it read until it is freed, but not beyond a call here: a reader that is dropped must not leak.
+// The library keeps what it read until it is freed, but not beyond a call here: a reader that is
+// dropped must not leak.
 bool tni_png_begin(tni_picture_reader *r)
 {
     png_image p;
@@ -71,8 +72,8 @@ static void pack(unsigned char *p, size_t pixels, int each, int kept)
             p[i * (size_t)kept + (size_t)c] = p[i * (size_t)each + (size_t)c];
 }
 
-// Transparent pixels have the colour that is stored for them, as in PIL's conversion to RGB, so transparency is
-// decoded, which leaves colours alone, and left out then.
+// Transparent pixels have the colour that is stored for them, as in PIL's conversion to RGB, so
+// transparency is decoded, which leaves colours alone, and left out then.
 bool tni_png_decode(tni_picture_reader *r)
 {
     png_image p;

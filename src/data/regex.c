@@ -1,6 +1,6 @@
-// Runs a compiled regular expression by backtracking, as Oniguruma does: the first way to match in the
-// order of the pattern counts, not the longest. Choices are a list of its own, so a long text needs no
-// stack; a run of characters is one choice however long it is.
+// Runs a compiled regular expression by backtracking, as Oniguruma does: the first way to match in
+// the order of the pattern counts, not the longest. Choices are a list of its own, so a long text
+// needs no stack; a run of characters is one choice however long it is.
 #include "data/regex_code.h"
 
 #include <string.h>
@@ -121,8 +121,8 @@ static const tni_regex_instruction *take_choice(tni_regex *r, size_t base, const
     return p;
 }
 
-// Takes the characters of a run, and keeps the shorter or longer ones as a choice. NULL if there are
-// too few of them.
+// Takes the characters of a run, and keeps the shorter or longer ones as a choice. NULL if there
+// are too few of them.
 static const char *take_run(tni_regex *r, const tni_regex_instruction *p, const char *at)
 {
     const char *least = at, *next;

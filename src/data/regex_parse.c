@@ -1,6 +1,6 @@
-// Compiles a regular expression in one pass, by recursive descent. A block of instructions is written
-// first; what stands around it (a choice before it, its repetition) is known only afterwards, so the
-// block is moved by one, which relative places allow.
+// Compiles a regular expression in one pass, by recursive descent. A block of instructions is
+// written first; what stands around it (a choice before it, its repetition) is known only
+// afterwards, so the block is moved by one, which relative places allow.
 #include "data/regex_code.h"
 
 #include <string.h>
@@ -123,7 +123,8 @@ static void add_range(parser *p, uint32_t first, uint32_t last)
 }
 
 // Adds a range. Where case does not count, also its letters of the other case, with the long s and
-// the kelvin sign, which are cases of s and k. Letters beyond ASCII would need a table of their own.
+// the kelvin sign, which are cases of s and k. Letters beyond ASCII would need a table of their
+// own.
 static void add_characters(parser *p, const char *at, uint32_t first, uint32_t last)
 {
     static const uint32_t cased = 1u << TNI_LU | 1u << TNI_LL | 1u << TNI_LT;
@@ -374,7 +375,8 @@ static int read_count(parser *p)
     return v;
 }
 
-// Reads {m}, {m,}, {,n} or {m,n}; false, at the same place, if it is none: then the brace is a brace.
+// Reads {m}, {m,}, {,n} or {m,n}; false, at the same place, if it is none: then the brace is a
+// brace.
 static bool read_braces(parser *p, repetition *k)
 {
     const char *from = p->at;

@@ -1,6 +1,6 @@
-// The steps that a text goes through before it is encoded. Each gets a piece of the text, changes or cuts
-// it, and hands every piece that comes out to the next step at once; so only texts that are changed are
-// copied, and only as long as their pieces are. Empty pieces vanish.
+// The steps that a text goes through before it is encoded. Each gets a piece of the text, changes
+// or cuts it, and hands every piece that comes out to the next step at once; so only texts that are
+// changed are copied, and only as long as their pieces are. Empty pieces vanish.
 #include "data/tokenizer.h"
 
 #include <stdlib.h>
@@ -183,8 +183,8 @@ static const char *space_start(const char *s, const char *at)
     return start;
 }
 
-// Takes an added token out of the text, with the white space that it takes along. `done` is where the
-// token before it ended.
+// Takes an added token out of the text, with the white space that it takes along. `done` is where
+// the token before it ended.
 static bool take_added(const encoding *e, int k, piece p, const tni_added *a, const char *at,
                        const char **done)
 {

@@ -268,7 +268,8 @@ static int64_t unfinished(const char *s, int64_t n)
     return 0;
 }
 
-// The rest of the tokens before goes first; a character that is not complete waits for the next token.
+// The rest of the tokens before goes first; a character that is not complete waits for the next
+// token.
 int64_t tn_tokenizer_stream(tn_tokenizer *t, tn_token_stream *s, int64_t id, char *text,
                             int64_t capacity)
 {

@@ -28,8 +28,8 @@ typedef enum {
     TNI_SPLIT_CONTIGUOUS
 } tni_behavior;
 
-// A step, and the text that it wrote last, if it changes texts. The pattern is a regular expression,
-// or a text where that is NULL.
+// A step, and the text that it wrote last, if it changes texts. The pattern is a regular
+// expression, or a text where that is NULL.
 typedef struct {
     tni_step_type kind;
     tni_regex    *regex;
@@ -88,8 +88,8 @@ struct tni_token_sink {
     bool (*put)(tni_token_sink *s, const uint32_t *ids, size_t n);
 };
 
-// A tokenizer. A text passes through the steps in their order; what leaves the last one is a word, which
-// byte-pair encoding turns into tokens.
+// A tokenizer. A text passes through the steps in their order; what leaves the last one is a word,
+// which byte-pair encoding turns into tokens.
 struct tn_tokenizer {
     tni_owned      owned;  // first
     tni_vocabulary vocabulary;
@@ -100,7 +100,8 @@ struct tn_tokenizer {
     uint32_t   addeds;
     uint32_t   added_from[257];  // by first byte, where they begin
 
-    // Of the model. A character that is no token becomes the tokens of its bytes, or `unknown`, or nothing.
+    // Of the model. A character that is no token becomes the tokens of its bytes, or `unknown`, or
+    // nothing.
     uint32_t unknown;
     bool     fuse_unknown, byte_fallback, ignore_merges;
     uint32_t byte_id[256];  // tokens <0x00> to <0xFF>

@@ -1,5 +1,5 @@
-// A tokenizer.json: its vocabulary, merges and added tokens, and the order of its parts. Members may
-// come in any order, so an object's members are looked for first and read then.
+// A tokenizer.json: its vocabulary, merges and added tokens, and the order of its parts. Members
+// may come in any order, so an object's members are looked for first and read then.
 #include "data/tokenizer_json.h"
 
 #include <stdarg.h>
@@ -260,8 +260,8 @@ static bool read_added(tni_tokenizer_file *f, tni_json j)
     return true;
 }
 
-// Added tokens that are looked for in normalized text are looked for in their normalized form, by the
-// steps from `from` to `to`.
+// Added tokens that are looked for in normalized text are looked for in their normalized form, by
+// the steps from `from` to `to`.
 static bool normalize_added(tni_tokenizer_file *f, int from, int to)
 {
     tn_tokenizer *t = f->t;
@@ -351,8 +351,8 @@ static bool add_added_step(tni_tokenizer_file *f, bool normalized)
     return true;
 }
 
-// The order in which a text goes through them: added tokens that are looked for in the text as it is,
-// the normalizer, those that are looked for in normalized text, the pre-tokenizer.
+// The order in which a text goes through them: added tokens that are looked for in the text as it
+// is, the normalizer, those that are looked for in normalized text, the pre-tokenizer.
 static bool read_steps(tni_tokenizer_file *f, const tni_member *m)
 {
     tn_tokenizer *t = f->t;

@@ -1,5 +1,5 @@
-// The parts of a tokenizer.json's pipeline, each as steps of the tokenizer. A part or a setting of one
-// that is not known is an error that names it: to leave it out would give other tokens.
+// The parts of a tokenizer.json's pipeline, each as steps of the tokenizer. A part or a setting of
+// one that is not known is an error that names it: to leave it out would give other tokens.
 #include "data/tokenizer_json.h"
 
 #include <string.h>

@@ -51,8 +51,8 @@ uint32_t tni_category_bit(uint32_t c);
 // The mask of a category or of a group of them by name ("L", "Lu"); 0 if there is none.
 uint32_t tni_category_mask(const char *name, size_t n);
 bool     tni_is_space(uint32_t c);
-// Letters, marks, numbers that are digits or letters, connectors: \w of Oniguruma; and of Rust's regular
-// expressions, which differ in a few characters.
+// Letters, marks, numbers that are digits or letters, connectors: \w of Oniguruma; and of Rust's
+// regular expressions, which differ in a few characters.
 bool tni_is_word(uint32_t c);
 bool tni_joins_words(uint32_t c);
 

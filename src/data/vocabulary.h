@@ -22,8 +22,8 @@ typedef struct {
     uint32_t left, right, result;
 } tni_merge;
 
-// Tokens by number and by text, merges by rank and by pair; the two hash tables are at most half full.
-// Begins as zeros and heap.
+// Tokens by number and by text, merges by rank and by pair; the two hash tables are at most half
+// full. Begins as zeros and heap.
 typedef struct {
     tni_heap     *heap;
     uint32_t      count;  // one above the highest number
@@ -62,8 +62,8 @@ static inline const char *tni_token_text(const tni_vocabulary *v, uint32_t id)
     return v->pool.data + v->token[id].start;
 }
 
-// GPT-2's characters for bytes: those that print as themselves, the others, in order, as the characters
-// from 256 on. The character of a byte; the byte of a character, or -1.
+// GPT-2's characters for bytes: those that print as themselves, the others, in order, as the
+// characters from 256 on. The character of a byte; the byte of a character, or -1.
 uint32_t tni_byte_character(int byte);
 int      tni_character_byte(uint32_t c);
 

@@ -1,5 +1,6 @@
-// A text as a dataset: windows of its bytes or tokens, each with the window one token further as its target.
-// Bytes stay in the mapped file; tokens are stored in two bytes each if their numbers fit, else in four.
+// A text as a dataset: windows of its bytes or tokens, each with the window one token further as
+// its target. Bytes stay in the mapped file; tokens are stored in two bytes each if their numbers
+// fit, else in four.
 //
 // T length of a window
 #include "data/dataset.h"

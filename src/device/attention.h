@@ -49,8 +49,8 @@ static inline void tni_attention_strides(const tni_arg *x, int64_t stride[4])
     for (int i = 0; i < 4; i++) stride[i] = x->size[i] == 1 ? 0 : x->stride[i];
 }
 
-// Returns the arguments of a call. The inputs are q, k, v, extras, lengths and, of the gradient, the
-// result, lse and g. Its outputs are the gradients of q (call->out), k and v (call->more[0] and
+// Returns the arguments of a call. The inputs are q, k, v, extras, lengths and, of the gradient,
+// the result, lse and g. Its outputs are the gradients of q (call->out), k and v (call->more[0] and
 // [1], without data if not wanted), and of the extras. A planned call has no addresses yet.
 static inline tni_attention tni_attention_of(const tni_call *c)
 {

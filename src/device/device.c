@@ -2,8 +2,8 @@
 #include "device/host_linalg.h"
 
 // An implementation for the op comes before one for its class. The result has neither run function
-// if the device does not have the op. Linear algebra and Fourier transforms, which no other ops could
-// stand for, run on the host then.
+// if the device does not have the op. Linear algebra and Fourier transforms, which no other ops
+// could stand for, run on the host then.
 const tni_op_impl *tni_device_impl(const tni_device *d, int op)
 {
     static const tni_op_impl on_host = { .run = tni_call_on_host };

@@ -1,11 +1,13 @@
-// A plain Fourier transform in double, as simple as its definition allows, since it is what others are judged by: a line of n = p m elements, p the least prime factor, is p transforms of m elements and sums of p
-// terms. Lines of every axis in turn.
+// A plain Fourier transform in double, as simple as its definition allows, since it is what others
+// are judged by: a line of n = p m elements, p the least prime factor, is p transforms of m
+// elements and sums of p terms. Lines of every axis in turn.
 #include "device/host_fft.h"
 
 #include <math.h>
 #include <string.h>
 
-// Sizes are those of the real or complex signal: of c2r that is the result, of the others the input.
+// Sizes are those of the real or complex signal: of c2r that is the result, of the others the
+// input.
 tni_fft tni_fft_of(const tni_call *c)
 {
     const tni_arg *x = &c->in[0], *y = &c->out;
@@ -21,8 +23,9 @@ tni_fft tni_fft_of(const tni_call *c)
     return f;
 }
 
-// cos and sin of large angles lose digits to the reduction by a rounded pi. Here the angle is reduced in integers, to at most an eighth of a turn
-// from the nearest axis, and the axis exchanges the two.
+// cos and sin of large angles lose digits to the reduction by a rounded pi. Here the angle is
+// reduced in integers, to at most an eighth of a turn from the nearest axis, and the axis exchanges
+// the two.
 void tni_fft_root(int64_t n, int64_t k, double w[2])
 {
     const double tau = 6.283185307179586476925286766559;
@@ -95,8 +98,8 @@ static void transform_axis(int64_t outer, int64_t n, int64_t inner, bool inverse
     }
 }
 
-// The axes before the last, of pairs whose last axis has `last`. Whichever axis comes first, the result is the same but for rounding: here
-// the inner ones do, so that `inner` grows.
+// The axes before the last, of pairs whose last axis has `last`. Whichever axis comes first, the
+// result is the same but for rounding: here the inner ones do, so that `inner` grows.
 static void transform_others(const tni_fft *f, int64_t last, bool inverse, double *x, double *work)
 {
     int64_t inner = last, count = f->batch * last;
@@ -107,9 +110,10 @@ static void transform_others(const tni_fft *f, int64_t last, bool inverse, doubl
     }
 }
 
-// The three kinds share lines and axes; each brings its own way of filling a line and of taking the result.
-// The scale comes last, over all of the result, and is skipped where it is 1.
-// Real lines get, or had, imaginary parts of 0; the second half of a spectrum is the first one's mirror image.
+// The three kinds share lines and axes; each brings its own way of filling a line and of taking the
+// result. The scale comes last, over all of the result, and is skipped where it is 1.
+// Real lines get, or had, imaginary parts of 0; the second half of a spectrum is the first one's
+// mirror image.
 void tni_fft_run(const tni_fft *f, double *work)
 {
     int           kind = f->how.kind;

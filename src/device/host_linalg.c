@@ -1,13 +1,13 @@
-// Our own linear algebra: plain algorithms in double over row-major matrices, whose inner loops run along rows.
-// cholesky by dot products, lu by rows with partial pivoting, qr by Householder's reflections with
-// LAPACK's signs, eigenvalues and singular values by Jacobi's rotations.
+// Our own linear algebra: plain algorithms in double over row-major matrices, whose inner loops run
+// along rows. cholesky by dot products, lu by rows with partial pivoting, qr by Householder's
+// reflections with LAPACK's signs, eigenvalues and singular values by Jacobi's rotations.
 //
-// Everything is in double, whatever the dtype: f32 is converted when a matrix is read and rounded when its results are
-// written, so that one algorithm serves both and its errors are those of the last rounding. That also makes it
-// what other devices are compared with.
+// Everything is in double, whatever the dtype: f32 is converted when a matrix is read and rounded
+// when its results are written, so that one algorithm serves both and its errors are those of the
+// last rounding. That also makes it what other devices are compared with.
 //
-// Matrices are worked on by rows, since that is how they lie in memory. Where an algorithm is of columns (qr, the
-// rotations of an SVD), a transposed copy has them as rows.
+// Matrices are worked on by rows, since that is how they lie in memory. Where an algorithm is of
+// columns (qr, the rotations of an SVD), a transposed copy has them as rows.
 #include "device/host_linalg.h"
 
 #include "base/pool.h"
@@ -25,8 +25,8 @@ tn_status tni_linalg_copy_value(const tni_call *c)
     return tni_call_run(&copy);
 }
 
-// Sizes are those of in[0], (..., m, n), and of the right sides, (..., n, k); the elements of each operand of one matrix follow from the
-// kind.
+// Sizes are those of in[0], (..., m, n), and of the right sides, (..., n, k); the elements of each
+// operand of one matrix follow from the kind.
 tni_linalg tni_linalg_of(const tni_call *c)
 {
     const tni_arg *a = &c->in[0];
@@ -107,7 +107,7 @@ void tni_linalg_order(int64_t n, const int32_t *pivot, int64_t *order)
     }
 }
 
-// ---- rows: what all algorithms below are made of --------------------------------------------------------------------------------------
+// ---- rows: what all algorithms below are made of -----------------------------------------------
 
 // Four sums, so that additions do not wait for each other.
 static double dot(int64_t n, const double *x, const double *y)
@@ -168,8 +168,8 @@ static bool all_finite(int64_t n, const double *x)
 
 // The lower triangle of a becomes l, the rest zeros; returns the order of the first minor that is
 // not positive, or 0.
-// Row i of l needs the rows before it and itself up to the place: l_ij = (a_ij - l_i . l_j) / l_jj, over the first j elements.
-// A pivot that is NaN is not positive either.
+// Row i of l needs the rows before it and itself up to the place: l_ij = (a_ij - l_i . l_j) / l_jj,
+// over the first j elements. A pivot that is NaN is not positive either.
 static int64_t cholesky(int64_t n, double *a)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -184,8 +184,9 @@ static int64_t cholesky(int64_t n, double *a)
 }
 
 // a becomes l and u, order the rows of a; returns the first pivot that is 0, from 1, or 0.
-// Step k puts the row with the largest element of column k in place k, and takes multiples of it from the rows below, so that
-// these have 0 there; the multiples stay in that place as l. Of a column of zeros nothing is to be taken.
+// Step k puts the row with the largest element of column k in place k, and takes multiples of it
+// from the rows below, so that these have 0 there; the multiples stay in that place as l. Of a
+// column of zeros nothing is to be taken.
 static int64_t lu(int64_t n, double *a, int64_t *order)
 {
     int64_t info = 0;
@@ -210,8 +211,9 @@ static int64_t lu(int64_t n, double *a, int64_t *order)
 }
 
 // x (n, k) becomes the solution of op(a) x = x.
-// Each row of x is found by the rows that were found before it: from the first one on for a lower triangle, from the last one on for
-// an upper one. A transposed triangle is the other one, read by columns.
+// Each row of x is found by the rows that were found before it: from the first one on for a lower
+// triangle, from the last one on for an upper one. A transposed triangle is the other one, read by
+// columns.
 static void solve_triangle(int64_t n, int64_t k, const double *a, double *x, bool upper,
                            bool transposed, bool unit)
 {
@@ -257,8 +259,9 @@ static void reflect(int64_t m, int64_t from, double tau, const double *v, double
 
 // t has the n columns of a, each of m elements; r stays in their beginnings, and q gets `inner`
 // columns. tau: n numbers.
-// Reflection k makes column k of a zero below its place k, and v, which is normal to its mirror, takes the place of these zeros. q is
-// the product of all reflections: it is made from the last one on, so that column j is only touched by the first j of them.
+// Reflection k makes column k of a zero below its place k, and v, which is normal to its mirror,
+// takes the place of these zeros. q is the product of all reflections: it is made from the last one
+// on, so that column j is only touched by the first j of them.
 static void qr(int64_t m, int64_t n, int64_t inner, double *t, double *q, double *tau)
 {
     int64_t steps = m < n ? m : n;
@@ -294,8 +297,9 @@ enum { ROUNDS = 40 };
 
 // a, symmetric, becomes diagonal; the rows of v become eigenvectors. What is small beside the whole
 // matrix counts as 0: eigenvalues have no more digits than that.
-// A rotation of two rows, and of the same two columns, makes the element where they cross 0. It makes other elements that were 0 not so,
-// but the sum of squares beside the diagonal falls by that of the element each time.
+// A rotation of two rows, and of the same two columns, makes the element where they cross 0. It
+// makes other elements that were 0 not so, but the sum of squares beside the diagonal falls by that
+// of the element each time.
 static void jacobi_eigen(int64_t n, double *a, double *v)
 {
     double small = 1e-17 * sqrt(dot(n * n, a, a));
@@ -317,8 +321,8 @@ static void jacobi_eigen(int64_t n, double *a, double *v)
 }
 
 // The rows of w (n, m), n <= m, become orthogonal by rotations, which v (n, n) gets as well.
-// One-sided: the eigenvalues of w w' by rotations of w alone, whose product is never formed, so that small singular values keep
-// their digits.
+// One-sided: the eigenvalues of w w' by rotations of w alone, whose product is never formed, so
+// that small singular values keep their digits.
 static void jacobi_singular(int64_t m, int64_t n, double *w, double *v)
 {
     set_identity(n, v);
@@ -337,8 +341,8 @@ static void jacobi_singular(int64_t m, int64_t n, double *w, double *v)
     }
 }
 
-// Sorts rows of x and y by a number each, rising or falling: n are few, and exchanges of rows cheap.
-// The vectors move with their numbers; y may be missing.
+// Sorts rows of x and y by a number each, rising or falling: n are few, and exchanges of rows
+// cheap. The vectors move with their numbers; y may be missing.
 static void sort_rows(int64_t n, double *by, bool falling, int64_t nx, double *x, int64_t ny,
                       double *y)
 {
@@ -353,7 +357,8 @@ static void sort_rows(int64_t n, double *by, bool falling, int64_t nx, double *x
     }
 }
 
-// The lower triangle is mirrored first. The method does not end well with infinities, which have no eigenvalues.
+// The lower triangle is mirrored first. The method does not end well with infinities, which have no
+// eigenvalues.
 static void run_eigh(const tni_linalg *f, int64_t i, double *a, double *v)
 {
     int64_t n = f->n;
@@ -371,8 +376,8 @@ static void run_eigh(const tni_linalg *f, int64_t i, double *a, double *v)
     store(&f->out[1], i, a);
 }
 
-// Orthonormal rows from `have` to `want` of x (want, m), by a QR of those that there are. t: m m, q: m
-// want, tau: m numbers.
+// Orthonormal rows from `have` to `want` of x (want, m), by a QR of those that there are. t: m m,
+// q: m want, tau: m numbers.
 // The rows that there are stay: those of q may differ from them in sign.
 static void complete_rows(int64_t m, int64_t have, int64_t want, double *x, double *t, double *q,
                           double *tau)
@@ -383,9 +388,10 @@ static void complete_rows(int64_t m, int64_t have, int64_t want, double *x, doub
     memcpy(x + have * m, q + have * m, (size_t)((want - have) * m) * sizeof *x);
 }
 
-// Of the matrix or its transpose, whichever has the longer rows: w = s u' for a' = u s v'. Directions
-// of singular values that are 0, and those that a square factor has more, are any orthonormal ones.
-// Everything that is asked for is made here, also if only the singular values are read.
+// Of the matrix or its transpose, whichever has the longer rows: w = s u' for a' = u s v'.
+// Directions of singular values that are 0, and those that a square factor has more, are any
+// orthonormal ones. Everything that is asked for is made here, also if only the singular values are
+// read.
 static void run_svd(const tni_linalg *f, int64_t i, double *a, double *work)
 {
     bool    tall = f->m >= f->n;
@@ -416,7 +422,8 @@ static void run_svd(const tni_linalg *f, int64_t i, double *a, double *work)
 
 // ---- one matrix --------------------------------------------------------------------------------
 
-// The matrix in double, and what its kind needs: columns for qr, both factors and a basis for svd, right sides and solutions.
+// The matrix in double, and what its kind needs: columns for qr, both factors and a basis for svd,
+// right sides and solutions.
 int64_t tni_linalg_work(const tni_linalg *f)
 {
     int64_t most = f->m > f->n ? f->m : f->n, mn = f->m * f->n;
@@ -499,7 +506,8 @@ void tni_linalg_run(const tni_linalg *f, int64_t i, double *work)
 
 // ---- on the host, for any device ---------------------------------------------------------------
 
-// A call of another device as one of the cpu device, with operands in host memory: at most four inputs and three outputs.
+// A call of another device as one of the cpu device, with operands in host memory: at most four
+// inputs and three outputs.
 enum { OPERANDS = 7 };
 typedef struct {
     tni_call call;
@@ -518,8 +526,9 @@ static const tni_arg *operand(const tni_call *c, int i)
     return i < c->nin ? &c->in[i] : tni_call_output(c, i - c->nin);
 }
 
-// Memory for every operand that is there, and for what the cpu device wants beside them. False if memory is out.
-// Operands are dense, so that the host's copies have the same strides. What nothing reads has no memory, and is not computed there either.
+// Memory for every operand that is there, and for what the cpu device wants beside them. False if
+// memory is out. Operands are dense, so that the host's copies have the same strides. What nothing
+// reads has no memory, and is not computed there either.
 static bool open_host_call(host_call *h, const tni_call *c, tni_heap *heap)
 {
     int n   = c->nin + 1 + c->nmore;

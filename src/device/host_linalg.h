@@ -1,5 +1,6 @@
-// Linear algebra over host memory: what a call of the row `linalg` is of, and our own algorithms, in
-// double, one matrix at a time. The ref device runs them; so do others where no library is found.
+// Linear algebra over host memory: what a call of the row `linalg` is of, and our own algorithms,
+// in double, one matrix at a time. The ref device runs them; so do others where no library is
+// found.
 #ifndef TNI_DEVICE_HOST_LINALG_H
 #define TNI_DEVICE_HOST_LINALG_H
 
@@ -32,7 +33,8 @@ tni_linalg tni_linalg_of(const tni_call *c);
 // Returns how many doubles tni_linalg_run needs beside its operands; runs matrix i of the call.
 int64_t tni_linalg_work(const tni_linalg *f);
 void    tni_linalg_run(const tni_linalg *f, int64_t i, double *work);
-// Runs a call of any device, linalg or fft, on the host, by copies of its operands, as the cpu device runs it; waits for the device.
+// Runs a call of any device, linalg or fft, on the host, by copies of its operands, as the cpu
+// device runs it; waits for the device.
 tn_status tni_call_on_host(const tni_call *c);
 // Fills the outputs of matrix i with NaN: it has no such factorization.
 void tni_linalg_fail(const tni_linalg *f, int64_t i);

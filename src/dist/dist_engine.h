@@ -1,5 +1,5 @@
-// What moves tensors between ranks: MPI between processes on CPUs, NCCL between GPUs. Both are libraries found
-// at run time, with declarations of our own; each is a row of functions.
+// What moves tensors between ranks: MPI between processes on CPUs, NCCL between GPUs. Both are
+// libraries found at run time, with declarations of our own; each is a row of functions.
 #ifndef TNI_DIST_DIST_ENGINE_H
 #define TNI_DIST_DIST_ENGINE_H
 
@@ -15,8 +15,9 @@ typedef enum {
 } tni_collective_kind;
 typedef enum { TNI_REDUCE_SUM, TNI_REDUCE_MAX, TNI_REDUCE_MIN, TNI_REDUCTIONS } tni_reduction;
 
-// One collective. count is in elements: of the whole tensor for a broadcast and an all-reduce, of the smaller side for
-// the other two: one rank's part. in and out may be the same for an all-reduce, and must be for a broadcast.
+// One collective. count is in elements: of the whole tensor for a broadcast and an all-reduce, of
+// the smaller side for the other two: one rank's part. in and out may be the same for an
+// all-reduce, and must be for a broadcast.
 typedef struct {
     tni_collective_kind kind;
     tn_dtype            dtype;
@@ -27,8 +28,8 @@ typedef struct {
     void               *out;
 } tni_collective;
 
-// What an engine is opened with. An engine that the launcher tells its place (MPI) sets rank and size; another one
-// gets them, with an id that rank 0 made and all have.
+// What an engine is opened with. An engine that the launcher tells its place (MPI) sets rank and
+// size; another one gets them, with an id that rank 0 made and all have.
 enum { TNI_ENGINE_ID = 128 };
 typedef struct {
     const char *launcher;  // as in tni_world_place, NULL for none
@@ -39,8 +40,8 @@ typedef struct {
     void *user;
 } tni_engine_open;
 
-// An engine. There is one of each in a process, and one world uses it at a time. open and run may wait for ever: the world's
-// worker calls them.
+// An engine. There is one of each in a process, and one world uses it at a time. open and run may
+// wait for ever: the world's worker calls them.
 //
 //   describe   what was found, for people: "Open MPI 4.1.4 (libmpi.so.40)"; false: why nothing was
 //   make_id    makes the id of a world, on rank 0; NULL: none is needed

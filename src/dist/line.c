@@ -1,5 +1,5 @@
-// The line: rank 0 listens, the others connect, and a thread of each rank reads what comes. Rank 0 passes on
-// what concerns all:
+// The line: rank 0 listens, the others connect, and a thread of each rank reads what comes. Rank 0
+// passes on what concerns all:
 //
 //   rank 2 -> 0   HELLO  token, world size, host and process number
 //   0 -> all      PEER   one for each rank, when all are there
@@ -88,8 +88,8 @@ typedef struct {
     char       why[TEXT_ROOM];   // it left; "" if in order
 } peer;
 
-// The line of one rank. The thread reads the sockets; whoever sends holds the lock, as does whoever looks at
-// peers. Invariant: `broken` is set once any peer's state is not UP, or the ranks differ.
+// The line of one rank. The thread reads the sockets; whoever sends holds the lock, as does whoever
+// looks at peers. Invariant: `broken` is set once any peer's state is not UP, or the ranks differ.
 struct tni_line {
     int             rank, size;
     uint64_t        agreed;  // the last collective that all ranks agreed on
@@ -132,8 +132,9 @@ static void sleep_ms(int ms)
 
 // ---- sockets -----------------------------------------------------------------------------------
 
-// A machine that loses power sends nothing: after five seconds of silence the system asks, and gives the
-// connection up after three questions without an answer. What is sent is small and goes at once.
+// A machine that loses power sends nothing: after five seconds of silence the system asks, and
+// gives the connection up after three questions without an answer. What is sent is small and goes
+// at once.
 static void set_options(int fd)
 {
     const struct {
@@ -160,8 +161,8 @@ static bool wait_for(int fd, short what, double deadline)
     }
 }
 
-// Messages are below the size that a socket's buffer takes whole, so a send does not wait. A peer that has
-// died is an error here, not a signal.
+// Messages are below the size that a socket's buffer takes whole, so a send does not wait. A peer
+// that has died is an error here, not a signal.
 static bool send_message(int fd, const message *m)
 {
     const char *p    = (const char *)m;
@@ -294,8 +295,8 @@ static int connect_to(const struct addrinfo *to, double deadline)
     return fd;
 }
 
-// Says HELLO. Rank 0 answers with its own PEER once it knows this rank; another program that listens there
-// would not.
+// Says HELLO. Rank 0 answers with its own PEER once it knows this rank; another program that
+// listens there would not.
 static bool greet(tni_line *l, int fd, const tni_line_address *a, double deadline)
 {
     message m = message_of(HELLO, l->rank);
@@ -306,8 +307,8 @@ static bool greet(tni_line *l, int fd, const tni_line_address *a, double deadlin
     return send_message(fd, &m) && receive_by(fd, &m, deadline) && m.kind == HELLO;
 }
 
-// Tries the addresses of rank 0 once; each may take two seconds, since packets to an address that this
-// machine cannot reach may be dropped without an answer.
+// Tries the addresses of rank 0 once; each may take two seconds, since packets to an address that
+// this machine cannot reach may be dropped without an answer.
 static int try_hosts(tni_line *l, const tni_line_address *a, double deadline)
 {
     char hosts[sizeof a->host], port[8], *rest = hosts, *host;
@@ -339,7 +340,8 @@ static void know_peer(tni_line *l, const message *m)
     snprintf(p->host, sizeof p->host, "%s", m->text);
 }
 
-// Rank 0 may start later than the others: they try again, at first every 20 ms, then every half second.
+// Rank 0 may start later than the others: they try again, at first every 20 ms, then every half
+// second.
 static bool connect_rank(tni_line *l, const tni_line_address *a, double deadline, tni_text *why)
 {
     int fd = -1;
@@ -462,7 +464,8 @@ static message message_with(int kind, int rank, uint64_t number, const tni_line_
     return m;
 }
 
-// Answers a question, or notes that an answer is owed. Of what is too long ago nothing is known: hash 0.
+// Answers a question, or notes that an answer is owed. Of what is too long ago nothing is known:
+// hash 0.
 static void answer_query(tni_line *l, uint64_t number)
 {
     static const tni_line_item forgotten = { .hash = 0 };
@@ -490,7 +493,8 @@ static void free_question(tni_line *l, question *q)
     free(q);
 }
 
-// Returns the question about a collective, and asks all ranks if it is new; NULL when memory is out.
+// Returns the question about a collective, and asks all ranks if it is new; NULL when memory is
+// out.
 static question *question_of(tni_line *l, uint64_t number)
 {
     question *q = l->question;
@@ -542,8 +546,8 @@ static void settle(tni_line *l, question *q)
         if (q->state[r] == ASKED) tell(l, r, &m);
 }
 
-// Puts a new question to the ranks that have not answered it, to this one last: its answer comes at once. Ranks that have
-// left after as many collectives took part in it.
+// Puts a new question to the ranks that have not answered it, to this one last: its answer comes at
+// once. Ranks that have left after as many collectives took part in it.
 static void put_question(tni_line *l, question *q)
 {
     message m = message_of(QUERY, -1);
@@ -557,8 +561,8 @@ static void put_question(tni_line *l, question *q)
     }
 }
 
-// Takes what a rank says that it does. A rank that asks has answered. What was settled already, before a rank asked, needs
-// no question, nor is there one if memory is out.
+// Takes what a rank says that it does. A rank that asks has answered. What was settled already,
+// before a rank asked, needs no question, nor is there one if memory is out.
 static void take_answer(tni_line *l, const message *m)
 {
     if (l->rank != 0 || m->rank < 0 || m->rank >= l->size) return;
@@ -651,8 +655,8 @@ static void take_message(tni_line *l, const message *m)
     pthread_cond_broadcast(&l->changed);
 }
 
-// Reads from one socket. A connection that ends takes its rank with it, unless that has left. Returns
-// whether the socket is still of use.
+// Reads from one socket. A connection that ends takes its rank with it, unless that has left.
+// Returns whether the socket is still of use.
 static bool read_socket(tni_line *l, int rank, int fd)
 {
     message m;
@@ -699,7 +703,8 @@ static void free_line(tni_line *l)
     free(l);
 }
 
-// Makes a line without connections, in memory of the C library: the thread must not share a context's.
+// Makes a line without connections, in memory of the C library: the thread must not share a
+// context's.
 static tni_line *new_line(int rank, int size)
 {
     pthread_condattr_t attr;

@@ -1,9 +1,10 @@
-// MPI by dlopen. A handle (of a communicator, a datatype, an operation) is an int in MPICH, the address of an
-// exported object in Open MPI, and a small number in a pointer in the standard interface; so every call that
-// takes one exists twice here (mpi_calls.h), and the values are in tables.
+// MPI by dlopen. A handle (of a communicator, a datatype, an operation) is an int in MPICH, the
+// address of an exported object in Open MPI, and a small number in a pointer in the standard
+// interface; so every call that takes one exists twice here (mpi_calls.h), and the values are in
+// tables.
 //
-// Collectives are the blocking ones: the algorithms of the others are poor. By Open MPI 4.1, 26 MB between 8 processes of an
-// x86 machine take 34 ms instead of 13.
+// Collectives are the blocking ones: the algorithms of the others are poor. By Open MPI 4.1, 26 MB
+// between 8 processes of an x86 machine take 34 ms instead of 13.
 #include "dist/dist_engine.h"
 
 #include <dlfcn.h>
@@ -53,8 +54,8 @@ typedef void *pointer;
 #define OF(h)    (h).i
 #include "dist/mpi_calls.h"
 
-// MPI is of the process, not of a context: it starts once and ends once. `dead` says why it cannot be used
-// any more, "" while it can.
+// MPI is of the process, not of a context: it starts once and ends once. `dead` says why it cannot
+// be used any more, "" while it can.
 static struct {
     pthread_mutex_t lock;
     mpi_library     m;
@@ -67,8 +68,8 @@ static struct {
 
 // ---- finding the library -----------------------------------------------------------------------
 
-// The files of each launcher's own library come first: processes that Open MPI's launcher started cannot be
-// connected by MPICH. Debian's name of MPICH is libmpich.so.12.
+// The files of each launcher's own library come first: processes that Open MPI's launcher started
+// cannot be connected by MPICH. Debian's name of MPICH is libmpich.so.12.
 static const char *const of_open_mpi[] = { "libmpi.so.40", "libmpi_abi.so.1", NULL };
 static const char *const of_mpich[] = { "libmpi.so.12", "libmpich.so.12", "libmpi_abi.so.1", NULL };
 static const char *const of_any[]   = { "libmpi.so.40", "libmpi.so.12", "libmpich.so.12",
@@ -88,8 +89,8 @@ static void *open_library(const char *file, int flags)
     return lib;
 }
 
-// Looks in the lib folder beside the bin folder of the first mpiexec of PATH: an MPI outside of the loader's
-// path is put into PATH by whoever uses it.
+// Looks in the lib folder beside the bin folder of the first mpiexec of PATH: an MPI outside of the
+// loader's path is put into PATH by whoever uses it.
 static void *open_beside_mpiexec(const char *const *names)
 {
     const char *path = getenv("PATH");
@@ -132,8 +133,8 @@ static void *find_library(const char *launcher, tni_text *why)
 
 // ---- the three interfaces ----------------------------------------------------------------------
 
-// The datatypes that MPI has, with the end of Open MPI's symbol, MPICH's number and the standard's. A bool is
-// a byte of 0 or 1; 16-bit floats have no type.
+// The datatypes that MPI has, with the end of Open MPI's symbol, MPICH's number and the standard's.
+// A bool is a byte of 0 or 1; 16-bit floats have no type.
 static const struct {
     tn_dtype    dtype;
     const char *open_mpi;
@@ -158,8 +159,8 @@ static const struct {
 
 enum { TYPES = sizeof types / sizeof *types };
 
-// Returns a handle by the interface of the library; Open MPI's is the address of a symbol, `name` with the
-// beginning that all have.
+// Returns a handle by the interface of the library; Open MPI's is the address of a symbol, `name`
+// with the beginning that all have.
 static tni_mpi_handle handle_of(const mpi_library *m, const char *name, int mpich, int standard)
 {
     char symbol[64];
@@ -169,8 +170,8 @@ static tni_mpi_handle handle_of(const mpi_library *m, const char *name, int mpic
     return (tni_mpi_handle){ .p = dlsym(m->lib, symbol) };
 }
 
-// Open MPI exports its objects; a library with the standard interface says which version of it it has,
-// as does MPICH's own, which answers -1.
+// Open MPI exports its objects; a library with the standard interface says which version of it it
+// has, as does MPICH's own, which answers -1.
 static interface interface_of(void *lib)
 {
     int (*version)(int *, int *), major = -1, minor;
@@ -248,8 +249,8 @@ static bool mpi_fails(int error, const char *call, tni_text *why)
     return true;
 }
 
-// Ends MPI with the process. All ranks closed their worlds in order, or `dead` says otherwise: then the
-// launcher ends the others.
+// Ends MPI with the process. All ranks closed their worlds in order, or `dead` says otherwise: then
+// the launcher ends the others.
 static void finalize(void)
 {
     int (*end)(void), (*ended)(int *), is = 0;
@@ -335,8 +336,9 @@ static bool can_be_cut(const tni_collective *c)
     return c->kind == TNI_BROADCAST || c->kind == TNI_ALL_REDUCE;
 }
 
-// An all-reduce of little, asleep: the blocking calls spin until the last rank has come, on a core that the computation may
-// need. So ranks wait here, where they compare what follows, and then are all there.
+// An all-reduce of little, asleep: the blocking calls spin until the last rank has come, on a core
+// that the computation may need. So ranks wait here, where they compare what follows, and then are
+// all there.
 static bool run_asleep(const tni_collective *c, tni_text *why)
 {
     enum { SPINS = 10 };  // about as long as it takes if all are there
@@ -353,9 +355,9 @@ static bool run_asleep(const tni_collective *c, tni_text *why)
     return !mpi_fails(error, "MPI", why);
 }
 
-// Counts of MPI are ints: a large broadcast or all-reduce is done in pieces. The others would have to be cut between ranks, and
-// are refused. Sums of a mebibyte stay in the caches of the cores that exchange them: by 8 processes 26 MB are reduced in 13 ms
-// so, and in 15 to 16 at once.
+// Counts of MPI are ints: a large broadcast or all-reduce is done in pieces. The others would have
+// to be cut between ranks, and are refused. Sums of a mebibyte stay in the caches of the cores that
+// exchange them: by 8 processes 26 MB are reduced in 13 ms so, and in 15 to 16 at once.
 static bool run(const tni_collective *c, tni_text *why)
 {
     enum { MEBI = 1 << 20, LITTLE = 16 };

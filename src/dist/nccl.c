@@ -1,6 +1,6 @@
-// NCCL by dlopen, version 2.19 or later. Its collectives are put into a stream of the GPU, and errors of other ranks
-// come later, if at all: whoever has the world asks for them while it waits, and gives up by abort, which ends the
-// kernels that wait for a rank that is gone.
+// NCCL by dlopen, version 2.19 or later. Its collectives are put into a stream of the GPU, and
+// errors of other ranks come later, if at all: whoever has the world asks for them while it waits,
+// and gives up by abort, which ends the kernels that wait for a rank that is gone.
 //
 // The communicator is a blocking one: a nonblocking one would start a thread for every collective.
 #include "dist/dist_engine.h"
@@ -20,8 +20,8 @@ typedef struct {
     char bytes[TNI_ENGINE_ID];
 } nccl_id;
 
-// The beginning of ncclConfig_t as of 2.18: a library takes `size` bytes of it and ignores what is newer than
-// `version`. A number that is not set is INT_MIN.
+// The beginning of ncclConfig_t as of 2.18: a library takes `size` bytes of it and ignores what is
+// newer than `version`. A number that is not set is INT_MIN.
 typedef struct {
     size_t      size;
     unsigned    magic, version;
@@ -63,9 +63,10 @@ enum { SYMBOLS = sizeof symbols / sizeof *symbols };
 
 enum { OLDEST = 21900, SUCCESS = 0, IN_PROGRESS = 7, MAGIC = (int)0xcafebeef };
 
-// NCCL as this process uses it. The lock guards what is loaded, the communicator, which is made, used and ended by
-// different threads, and `dead`. It is not held in a call that uses the communicator, since one that waits is ended by
-// abort: `users` counts these. `dead` says why it cannot be used any more, "" while it can.
+// NCCL as this process uses it. The lock guards what is loaded, the communicator, which is made,
+// used and ended by different threads, and `dead`. It is not held in a call that uses the
+// communicator, since one that waits is ended by abort: `users` counts these. `dead` says why it
+// cannot be used any more, "" while it can.
 static struct {
     pthread_mutex_t lock;
     nccl_calls      f;
@@ -177,7 +178,8 @@ static bool claim(tni_text *why)
     return ok;
 }
 
-// The communicator is made without the lock, since that waits for other ranks: the world may give it up meanwhile.
+// The communicator is made without the lock, since that waits for other ranks: the world may give
+// it up meanwhile.
 static bool open_nccl(tni_engine_open *o, tni_text *why)
 {
     nccl_config config = { .size        = sizeof config,
@@ -248,7 +250,8 @@ static void end_with_limit(void *comm, bool abort)
     if (atomic_fetch_add(&e->state, 1) == 1) free(e);
 }
 
-// A call that puts a collective into a stream returns soon, and is waited for; one that waits for other ranks ends by this.
+// A call that puts a collective into a stream returns soon, and is waited for; one that waits for
+// other ranks ends by this.
 static void abort_nccl(void)
 {
     enum { LIMIT = 100 };  // ms
@@ -292,7 +295,8 @@ static int type_of(tn_dtype dt)
     }
 }
 
-// Returns the communicator for a call, until done_with_comm; NULL, with the reason, if there is none.
+// Returns the communicator for a call, until done_with_comm; NULL, with the reason, if there is
+// none.
 static void *use_comm(tni_text *why)
 {
     pthread_mutex_lock(&nccl.lock);

@@ -7,14 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The variables of one launcher. `proof` must also be set, if it is named: a batch script of Slurm has
-// a rank and a number of tasks without being one of them, and only a step has a number. `connects` is
-// set where an MPI library can reach the launcher: "" is always.
+// The variables of one launcher. `proof` must also be set, if it is named: a batch script of Slurm
+// has a rank and a number of tasks without being one of them, and only a step has a number.
+// `connects` is set where an MPI library can reach the launcher: "" is always.
 typedef struct {
     const char *name, *rank, *size, *local_rank, *local_size, *proof, *connects;
 } launcher;
 
-// In the order in which they count: a launcher that runs inside another's job set its own variables last.
+// In the order in which they count: a launcher that runs inside another's job set its own variables
+// last.
 static const launcher launchers[] = {
     { "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, NULL },
     { "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -74,8 +75,9 @@ static bool same_place(const launcher *a, const launcher *b)
     return number_of(a->rank) == number_of(b->rank) && number_of(a->size) == number_of(b->size);
 }
 
-// A rank and a size of torchrun's that are left in the environment would make a world of each process that mpiexec starts.
-// Torchrun itself, which may be started by mpiexec once a machine, also says its run.
+// A rank and a size of torchrun's that are left in the environment would make a world of each
+// process that mpiexec starts. Torchrun itself, which may be started by mpiexec once a machine,
+// also says its run.
 static bool is_left_over(const launcher *l, tni_text *why)
 {
     const launcher *torchrun = &launchers[0];
@@ -141,8 +143,8 @@ static void first_machine(char *to, size_t size, const char *list)
     snprintf(to, size, "%.*s%.*s", (int)n, list, m, m ? list + n + 1 : "");
 }
 
-// Torchrun listens at MASTER_PORT itself, for its own messages, where it says so; the next port is free then as well
-// as any.
+// Torchrun listens at MASTER_PORT itself, for its own messages, where it says so; the next port is
+// free then as well as any.
 static int port_of(bool slurm)
 {
     enum { FIRST = 20000, PORTS = 20000 };  // below those that systems give to clients
@@ -152,7 +154,8 @@ static int port_of(bool slurm)
     return master + !strcmp(text_of("TORCHELASTIC_USE_AGENT_STORE"), "True");
 }
 
-// The first host of the job and a port made of its number, by Slurm; else what torchrun and its kin set.
+// The first host of the job and a port made of its number, by Slurm; else what torchrun and its kin
+// set.
 bool tni_meeting_place_find(const tni_world_place *p, tni_meeting_place *m, tni_text *why)
 {
     const char *nodes  = is_set("SLURM_STEP_NODELIST") ? text_of("SLURM_STEP_NODELIST")

@@ -1,5 +1,6 @@
-// The thread that makes the calls of an engine. An MPI moves data only inside its calls, so of gradients the buckets of the
-// last layers are summed by this thread while the backward pass computes those of the first.
+// The thread that makes the calls of an engine. An MPI moves data only inside its calls, so of
+// gradients the buckets of the last layers are summed by this thread while the backward pass
+// computes those of the first.
 #include "dist/worker.h"
 
 #include <pthread.h>
@@ -15,8 +16,9 @@ typedef struct {
     } arg;
 } job;
 
-// A ring of jobs: given, and done of them. After a failure the next one is that which failed, and stays. In memory of the C
-// library, since the thread must not use a context's, and may have to outlive it: then it frees itself.
+// A ring of jobs: given, and done of them. After a failure the next one is that which failed, and
+// stays. In memory of the C library, since the thread must not use a context's, and may have to
+// outlive it: then it frees itself.
 struct tni_dist_worker {
     pthread_t       thread;
     pthread_mutex_t lock;

@@ -20,9 +20,10 @@ typedef struct {
     tni_line_address       address;
 } opening;
 
-// A world, owned by its context. With no engine it is one rank, and every call does nothing. An engine whose
-// collectives are in flight when a call returns has a watcher: a thread that looks whether a rank is gone, and ends
-// them then. lock guards what both threads use: from `number` on. The worker is a third one, which calls the engine.
+// A world, owned by its context. With no engine it is one rank, and every call does nothing. An
+// engine whose collectives are in flight when a call returns has a watcher: a thread that looks
+// whether a rank is gone, and ends them then. lock guards what both threads use: from `number` on.
+// The worker is a third one, which calls the engine.
 struct tn_dist {
     tni_owned              owned;
     tni_world_place        place;
@@ -71,7 +72,8 @@ static double now(void)
 
 // ---- collectives -------------------------------------------------------------------------------
 
-// A rank that waits that long tells the others what for, so that ranks that differ find out; in seconds.
+// A rank that waits that long tells the others what for, so that ranks that differ find out; in
+// seconds.
 static const double LONG_WAIT = 1;
 
 // Tells the others what this rank has waited in for a while, once. For whoever holds the lock.
@@ -95,9 +97,10 @@ static tni_text waited_too_long(tn_dist *d, uint64_t number)
     return why;
 }
 
-// Whether a collective may go on waiting: all ranks are there, and time is left. A rank that is gone after it has done its
-// part of this one does not matter at first; but what it sent may still have been on its side, since MPI moves messages
-// only while it is called. Ranks that leave meet once more: then only one that has died or failed matters.
+// Whether a collective may go on waiting: all ranks are there, and time is left. A rank that is
+// gone after it has done its part of this one does not matter at first; but what it sent may still
+// have been on its side, since MPI moves messages only while it is called. Ranks that leave meet
+// once more: then only one that has died or failed matters.
 static bool may_wait(void *user, tni_text *why)
 {
     tn_dist *d = user;
@@ -152,8 +155,8 @@ static bool answered(tn_dist *d, tni_text *why)
     return !asked || tni_line_agreed(d->line, asked, d->timeout, why);
 }
 
-// Begins a collective: its number, and how long it may take. The hash that others see is that of all so far, so that
-// ranks that differed before are found, too.
+// Begins a collective: its number, and how long it may take. The hash that others see is that of
+// all so far, so that ranks that differed before are found, too.
 static bool begin_collective(tn_dist *d, const tni_line_item *what, tni_text *why)
 {
     if (d->closed) {
@@ -196,9 +199,9 @@ typedef struct {
     bool                   differs;  // the ranks do
 } call;
 
-// Compares what all ranks are about to do, by the engine: of ranks that differ one would get more than its buffer holds, and
-// all would get what is no result. The minimum of (hash, ~hash) is the least hash and the complement of the largest, on all
-// ranks alike.
+// Compares what all ranks are about to do, by the engine: of ranks that differ one would get more
+// than its buffer holds, and all would get what is no result. The minimum of (hash, ~hash) is the
+// least hash and the complement of the largest, on all ranks alike.
 static bool same_on_all(call *k, tni_text *why)
 {
     tni_collective least = { .kind  = TNI_ALL_REDUCE,
@@ -228,8 +231,8 @@ static bool open_engine(void *arg, tni_text *why)
     return o->engine->open(&o->o, why);
 }
 
-// An engine that failed may have done so because of what another rank did or became: asks, and waits a moment for the
-// answer; where ranks differ, until it has come.
+// An engine that failed may have done so because of what another rank did or became: asks, and
+// waits a moment for the answer; where ranks differ, until it has come.
 static void find_reason(tn_dist *d, const call *k, tni_text *why)
 {
     double end = now() + (k->differs ? d->timeout : LONG_WAIT);
@@ -329,7 +332,8 @@ static bool is_well(tn_dist *d, tni_text *why)
     return false;
 }
 
-// The watcher: whoever waits for a stream, or in a call of the engine, is freed by the end of what it waits for.
+// The watcher: whoever waits for a stream, or in a call of the engine, is freed by the end of what
+// it waits for.
 static void *watch(void *arg)
 {
     tn_dist *d = arg;
@@ -376,8 +380,8 @@ tn_status tni_dist_start(tn_dist *d, const tni_collective *c, void *stream,
     return (ok && d->engine->start(c, stream, why)) || fails(what, why) ? TN_OK : TN_EDEVICE;
 }
 
-// Runs what is recorded, as other ranks, which read some of it, may have done. Not on a rank that failed: what the others
-// wait for, they will not get.
+// Runs what is recorded, as other ranks, which read some of it, may have done. Not on a rank that
+// failed: what the others wait for, they will not get.
 static bool flush(tn_dist *d)
 {
     tn_ctx *cx = d->owned.cx;
@@ -419,7 +423,8 @@ bool tni_dist_sum(tn_dist *d, const char *what, uint64_t sum[2], tni_text *why)
     return vote(d, what, NULL, sum, why);
 }
 
-// The error of a context with its line: "add: (2, 3) + (4,): shapes do not broadcast (train.c:31)"; NULL if there is none.
+// The error of a context with its line: "add: (2, 3) + (4,): shapes do not broadcast (train.c:31)";
+// NULL if there is none.
 static const char *failure_of(const tni_fault *f, tni_text *text)
 {
     if (!f->code) return NULL;
@@ -490,7 +495,8 @@ static bool is_host(const tn_ctx *cx)
     return !strcmp(device, "cpu") || !strcmp(device, "ref");
 }
 
-// Returns the engine by its name, or by the device: NCCL for GPUs, MPI for all else. NULL, reported, if there is none.
+// Returns the engine by its name, or by the device: NCCL for GPUs, MPI for all else. NULL,
+// reported, if there is none.
 static const tni_dist_engine *choose_engine(tn_ctx *cx, const char *name)
 {
     bool gpu = !strncmp(tn_ctx_device(cx), "cuda", 4);
@@ -534,7 +540,8 @@ static bool may_start(tn_ctx *cx, const tni_world_place *p, const tni_dist_engin
                       p->size, by ? by : "the program's arguments", p->size, p->size);
 }
 
-// Has the worker open an engine. One that was given up, or does not belong to the others', is closed with the world.
+// Has the worker open an engine. One that was given up, or does not belong to the others', is
+// closed with the world.
 static bool start_engine(tn_dist *d, const tni_dist_engine *e, tni_text *why)
 {
     d->opening->engine = e;
@@ -546,8 +553,8 @@ static bool start_engine(tn_dist *d, const tni_dist_engine *e, tni_text *why)
     return ok;
 }
 
-// Starts MPI and checks that it sees the world that the launcher announced. A library that does not belong to
-// the launcher sees each process alone.
+// Starts MPI and checks that it sees the world that the launcher announced. A library that does not
+// belong to the launcher sees each process alone.
 static bool open_mpi(tn_dist *d)
 {
     tni_text         why;
@@ -564,8 +571,8 @@ static bool open_mpi(tn_dist *d)
                       why.s, o->rank, o->size, d->place.rank, d->place.size);
 }
 
-// Lets MPI carry rank 0's address to the others. Rank 0 takes part also if it cannot listen: the others would wait for
-// it.
+// Lets MPI carry rank 0's address to the others. Rank 0 takes part also if it cannot listen: the
+// others would wait for it.
 static bool carry_address(tn_dist *d, tni_line_address *a, int *listening, tni_text *why)
 {
     const tni_world_place *p = &d->place;
@@ -595,8 +602,8 @@ static bool meet(tn_dist *d, tni_line_address *a, int *listening, tni_text *why)
     return true;
 }
 
-// Opens the line. Rank 0 listens; MPI carries the address where it connects the ranks or nothing else is known,
-// else the launcher's variables say it.
+// Opens the line. Rank 0 listens; MPI carries the address where it connects the ranks or nothing
+// else is known, else the launcher's variables say it.
 static bool open_line(tn_dist *d)
 {
     tni_line_address      *a         = &d->opening->address;
@@ -634,8 +641,9 @@ static bool open_nccl(tn_dist *d)
     return tni_refuse(d->owned.cx, TN_EDEVICE, "dist_open: NCCL: %s", why.s);
 }
 
-// Connects the ranks. The launcher of MPI alone may know where to meet: then MPI carries the address. Under tenon launch the
-// line comes first, so that a rank that dies while MPI starts is named.
+// Connects the ranks. The launcher of MPI alone may know where to meet: then MPI carries the
+// address. Under tenon launch the line comes first, so that a rank that dies while MPI starts is
+// named.
 static bool connect_world(tn_dist *d, const tni_dist_engine *e)
 {
     tni_meeting_place m;
@@ -656,7 +664,8 @@ static bool connect_world(tn_dist *d, const tni_dist_engine *e)
 
 // ---- closing -----------------------------------------------------------------------------------
 
-// Waits for all ranks by MPI itself, so that it has delivered everything before this rank stops to call it.
+// Waits for all ranks by MPI itself, so that it has delivered everything before this rank stops to
+// call it.
 static void finish_mpi(tn_dist *d)
 {
     tni_text       why;
@@ -676,8 +685,8 @@ static void close_engines(tn_dist *d, bool in_order)
     d->opening              = NULL;
 }
 
-// Tells the others that this rank leaves, and waits for them. A context that failed says why, so that they can report it
-// instead of waiting.
+// Tells the others that this rank leaves, and waits for them. A context that failed says why, so
+// that they can report it instead of waiting.
 static bool leave_line(tn_dist *d)
 {
     tni_text    text;
@@ -744,8 +753,8 @@ tn_dist *tn_dist_open(tn_ctx *cx, tn_dist_opts o)
     return NULL;
 }
 
-// What was recorded runs first, as it may on other ranks. The world itself stays until its context closes, since
-// recorded collectives may still name it: they fail.
+// What was recorded runs first, as it may on other ranks. The world itself stays until its context
+// closes, since recorded collectives may still name it: they fail.
 void tn_dist_close(tn_dist *d)
 {
     tn_ctx *cx = d ? tni_owned_ok("dist_close", d, TNI_DIST) : NULL;

@@ -1,11 +1,13 @@
-// tn_item_late: reads a value without waiting for it, by name or by line. Each call returns the newest
-// value that has arrived, of the current step or of an earlier one, and asks for the current one.
+// tn_item_late: reads a value without waiting for it, by name or by line. Each call returns the
+// newest value that has arrived, of the current step or of an earlier one, and asks for the current
+// one.
 //
-// Each tensor name, or each line that calls it, has a tni_async_item. It holds the node it was given
-// last until that is computed, then lets the device begin to copy it to the host (events->fetch) and
-// keeps the ticket of the copy. A device without that is read at once.
+// Each tensor name, or each line that calls it, has a tni_async_item. It holds the node it was
+// given last until that is computed, then lets the device begin to copy it to the host
+// (events->fetch) and keeps the ticket of the copy. A device without that is read at once.
 //
-// tni_fetch_begin and tni_fetch_end are for a caller that wants every value, in order, and keeps the tickets.
+// tni_fetch_begin and tni_fetch_end are for a caller that wants every value, in order, and keeps
+// the tickets.
 #include "engine/engine.h"
 
 #include "device/ref/ref.h"
@@ -135,8 +137,8 @@ int64_t tni_fetch_begin(tn_tensor *t, int64_t i)
                             from.data + i * from.stride[0] * (int64_t)tni_dtype_size(from.dtype));
 }
 
-// Looks for the value for as long as a step may take, without a call of the device, which would cost more than
-// the wait. Then waits for all work, which finds errors.
+// Looks for the value for as long as a step may take, without a call of the device, which would
+// cost more than the wait. Then waits for all work, which finds errors.
 bool tni_fetch_end(tn_ctx *cx, int64_t ticket, int64_t *value)
 {
     enum { LOOKS = 2000000 };

@@ -1,6 +1,7 @@
-// Elements as the bits of another dtype. The bits are what a device has in memory, so x is computed into a buffer of its
-// own, and that buffer becomes the result's: nothing is copied twice, and nothing waits. A device whose memory
-// holds numbers instead of bits (ref) gives them through the host.
+// Elements as the bits of another dtype. The bits are what a device has in memory, so x is computed
+// into a buffer of its own, and that buffer becomes the result's: nothing is copied twice, and
+// nothing waits. A device whose memory holds numbers instead of bits (ref) gives them through the
+// host.
 #include "engine/engine.h"
 
 #include <string.h>
@@ -47,7 +48,8 @@ tn_tensor *tn_bitcast(tn_tensor *x, tn_dtype dt)
     if (cx->engine->device->memory->element_size(dt) != tni_dtype_size(dt))
         return through_host(x, dt, &v);
     // The gradient of bits is none, so x's history ends here.
-    // A copy that nothing else holds when this call ends, so that no later write meets two dtypes in one buffer.
+    // A copy that nothing else holds when this call ends, so that no later write meets two dtypes
+    // in one buffer.
     tn_tensor *own = tn_clone(tn_contiguous(tn_detach(x)));
     tni_node  *n   = own ? tni_value(own, "bitcast") : NULL;
     if (!n) return NULL;

@@ -1,4 +1,5 @@
-// Steps of a plan that are run again with the arguments of an earlier run, all of them or all but a few.
+// Steps of a plan that are run again with the arguments of an earlier run, all of them or all but a
+// few.
 #include "engine/run.h"
 
 // Takes the call of an item as it ran. A step that runs nothing has none.
@@ -33,7 +34,8 @@ int64_t tni_bind_steps(const tni_run *r, tni_bound_step *to, tni_loop_call *loop
     return launches;
 }
 
-// A prologue is launched by the call of the next step. A kernel that found an index out of range says so in its launch.
+// A prologue is launched by the call of the next step. A kernel that found an index out of range
+// says so in its launch.
 tn_status tni_run_bound_step(tn_ctx *cx, tni_bound_step *s, tni_text *why)
 {
     const tni_engine *e        = cx->engine;

@@ -1,15 +1,15 @@
-// Matrices of 2:4 sparsity beside the form that a device multiplies faster. The value stays as it is, for all that reads it:
-// other ops, other devices, products for which the plain form is faster. The packed one belongs to the node, and so to these
-// contents alone: a write makes another node.
+// Matrices of 2:4 sparsity beside the form that a device multiplies faster. The value stays as it
+// is, for all that reads it: other ops, other devices, products for which the plain form is faster.
+// The packed one belongs to the node, and so to these contents alone: a write makes another node.
 //
 //   w       matmul's second source       a packed operand?
 //   (16, 8) view (8, 16), turned         yes: the product adds up along w's rows
 //   (16, 8) w itself, of x (4, 16)       no: it adds up along the columns, where four neighbours are any numbers
 //   (16, 8) view (8, 4), turned          no: rows of w are left out, and the packed form is that of all
 //
-// Whether an operand is packed is no part of a plan's key: plans are made before and after a matrix is compressed, and a run tells its
-// calls what there is. So compressing a matrix builds no plan anew, and a device chooses between the two forms where it chooses between
-// algorithms.
+// Whether an operand is packed is no part of a plan's key: plans are made before and after a matrix
+// is compressed, and a run tells its calls what there is. So compressing a matrix builds no plan
+// anew, and a device chooses between the two forms where it chooses between algorithms.
 #include "engine/engine.h"
 #include "ops/composite.h"
 
@@ -33,8 +33,8 @@ static tni_node *whole_base(tni_node *n)
     return same && v.stride[0] == n->size[1] && v.stride[1] == 1 ? base : NULL;
 }
 
-// An optimizer keeps its parameters as parts of one value, and a clone of a view is one, too: such a matrix gets memory of its own, as if it had
-// been written with what it is.
+// An optimizer keeps its parameters as parts of one value, and a clone of a view is one, too: such
+// a matrix gets memory of its own, as if it had been written with what it is.
 //
 // The value of w, computed, in a node of its own; NULL, reported, on failure.
 static tni_node *own_value(tn_tensor *w, const char *op)
@@ -70,7 +70,8 @@ static tn_status pack(tn_tensor *w, const char *op, size_t bytes)
     return s == TN_OK ? s : tni_fail_status(cx, s, "%s: %s", op, why.s);
 }
 
-// The contents are checked at any rate, so that a program which runs here runs where they are packed.
+// The contents are checked at any rate, so that a program which runs here runs where they are
+// packed.
 tn_status tn_compress_2_4(tn_tensor *w)
 {
     const char *op = "compress_2_4";
@@ -96,7 +97,8 @@ tn_status tn_compress_2_4(tn_tensor *w)
     return bytes ? pack(w, op, bytes) : TN_OK;
 }
 
-// Whether an operand is all of a matrix, with its rows along the inner axis. Axes before the last two repeat it.
+// Whether an operand is all of a matrix, with its rows along the inner axis. Axes before the last
+// two repeat it.
 static bool is_whole(const tni_arg *x, const tni_node *matrix, int inner, int outer)
 {
     return x->size[inner] == matrix->size[1] && x->stride[inner] == 1 &&

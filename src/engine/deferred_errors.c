@@ -1,11 +1,11 @@
-// Deferred errors: indices out of range on a device that reports them later, when the graph they were
-// in is gone.
+// Deferred errors: indices out of range on a device that reports them later, when the graph they
+// were in is gone.
 //
-// Every kernel or call that can fail has a ticket, and the plan keeps the message for it. The device
-// writes the ticket and the index where a check fails; the next evaluation, read or tn_sync finds and
-// reports it. Until then later work may already be launched. Kernels that overwrite values which
-// outlive the evaluation are therefore guarded: once a check has failed, they do nothing until it is
-// reported, so that a failed step changes nothing.
+// Every kernel or call that can fail has a ticket, and the plan keeps the message for it. The
+// device writes the ticket and the index where a check fails; the next evaluation, read or tn_sync
+// finds and reports it. Until then later work may already be launched. Kernels that overwrite
+// values which outlive the evaluation are therefore guarded: once a check has failed, they do
+// nothing until it is reported, so that a failed step changes nothing.
 #include "engine/engine.h"
 
 #include "dist/world.h"
@@ -25,8 +25,8 @@ static tni_deferred_error describe_error(tni_graph *g, int32_t item, int ins, in
                                  .site   = n->site };
 }
 
-// Returns the next ticket. Numbers wrap around; an old failure under the same number has been reported
-// by then.
+// Returns the next ticket. Numbers wrap around; an old failure under the same number has been
+// reported by then.
 static int next_ticket(tni_engine *e)
 {
     return 1 + (int)(e->tickets++ % TNI_TICKETS);
@@ -72,8 +72,8 @@ static size_t errors_of_plan(tni_graph *g, tni_plan *p, tni_deferred_error *to)
 }
 
 // Whether a kernel overwrites a value that a failed step has to leave as it was: it writes into an
-// input's buffer. What is computed into the place of an update is not held back, as the update's own copy is
-// not: no step of its plan can fail.
+// input's buffer. What is computed into the place of an update is not held back, as the update's
+// own copy is not: no step of its plan can fail.
 static bool writes_lasting(const tni_plan *p, const tni_planned_kernel *k)
 {
     for (int i = 0; i < k->kernel->nbuffer; i++) {
@@ -111,8 +111,8 @@ int tni_deferred_error_ticket(const tni_plan *p, size_t item)
 
 // ---- telling -----------------------------------------------------------------------------------
 
-// Finds the message of a ticket, in the plan that was used last if several have it; NULL if that plan
-// is gone.
+// Finds the message of a ticket, in the plan that was used last if several have it; NULL if that
+// plan is gone.
 static const tni_deferred_error *find_error(const tni_engine *e, int ticket, int64_t ins)
 {
     const tni_deferred_error *found = NULL;

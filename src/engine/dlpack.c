@@ -1,10 +1,12 @@
 // Memory shared with other libraries by DLPack's structs, both ways.
 //
-// An export pins the buffer of a computed value: no evaluation writes over a buffer that others refer to, so what is
-// exported stays as it is without a copy, while the tensor may be written or die. The consumer's deleter may run on any
-// thread; it only puts the export on a list, from which the owner thread takes it (tni_exports_reclaim).
+// An export pins the buffer of a computed value: no evaluation writes over a buffer that others
+// refer to, so what is exported stays as it is without a copy, while the tensor may be written or
+// die. The consumer's deleter may run on any thread; it only puts the export on a list, from which
+// the owner thread takes it (tni_exports_reclaim).
 //
-// Borrowing is tn_borrow. Memory with strides is borrowed as the span that it lies in, of which the result is a view.
+// Borrowing is tn_borrow. Memory with strides is borrowed as the span that it lies in, of which the
+// result is a view.
 #include "ops/complex.h"
 #include "engine/observer.h"
 
@@ -12,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A value that is exported. buf or copy holds its elements (neither, if there are none). The struct that the consumer gets
-// is inside, so that the consumer's deleter and ours free nothing twice. It is memory of malloc, which may be touched
-// on any thread.
+// A value that is exported. buf or copy holds its elements (neither, if there are none). The struct
+// that the consumer gets is inside, so that the consumer's deleter and ours free nothing twice. It
+// is memory of malloc, which may be touched on any thread.
 struct tni_export {
     tn_ctx           *cx;
     tni_export       *next;  // in tni_exports.back
@@ -88,7 +90,8 @@ static void free_export(tn_ctx *cx, tni_export *l)
     free(l);
 }
 
-// The consumer's work may still read the memory in its stream: what is written there next comes after it.
+// The consumer's work may still read the memory in its stream: what is written there next comes
+// after it.
 void tni_exports_reclaim(tn_ctx *cx)
 {
     tni_engine *e = cx->engine;
@@ -220,8 +223,8 @@ tn_dl_unversioned *tn_to_dlpack_unversioned(tn_tensor *t, tn_dlpack_opts o)
 
 typedef void release_fn(void *data, void *user);
 
-// The deleters as tn_borrow takes them. A struct without one is the caller's, who keeps the memory; nothing waits when the
-// tensor dies.
+// The deleters as tn_borrow takes them. A struct without one is the caller's, who keeps the memory;
+// nothing waits when the tensor dies.
 static void release_managed(void *data, void *user)
 {
     tn_dl_managed *m = user;
@@ -244,7 +247,8 @@ static void release_now(tn_ctx *cx, release_fn *release, void *user)
     cx->nested--;
 }
 
-// Whether a context can read memory of a device; else reported. CUDA's host memory is ordinary to the host.
+// Whether a context can read memory of a device; else reported. CUDA's host memory is ordinary to
+// the host.
 static bool device_ok(tn_ctx *cx, tn_dl_device d)
 {
     const tni_engine *e       = cx->engine;
@@ -273,7 +277,8 @@ static bool read_layout(tn_ctx *cx, const tn_dl_tensor *d, tni_view *v)
     return true;
 }
 
-// The elements before and after the first one that strides reach. False if they do not fit into 64 bits.
+// The elements before and after the first one that strides reach. False if they do not fit into 64
+// bits.
 static bool find_span(const tni_view *v, int64_t *before, int64_t *after)
 {
     *before = *after = 0;
@@ -335,7 +340,8 @@ static tn_tensor *borrow_span(tn_ctx *cx, tn_dtype dt, tni_view *v, char *data, 
     return t;
 }
 
-// The layout of complex elements as pairs of their parts. False, reported, if that is an axis too many.
+// The layout of complex elements as pairs of their parts. False, reported, if that is an axis too
+// many.
 static bool as_pairs(tn_ctx *cx, tni_view *v, tn_dtype *dt)
 {
     if (!tni_is_complex(*dt)) return true;
@@ -349,8 +355,8 @@ static bool as_pairs(tn_ctx *cx, tni_view *v, tn_dtype *dt)
     return true;
 }
 
-// Makes the tensor of d, of complex elements as pairs. release(_, user) is called once, when its memory is no longer
-// used or on failure.
+// Makes the tensor of d, of complex elements as pairs. release(_, user) is called once, when its
+// memory is no longer used or on failure.
 static tn_tensor *borrow_parts(tn_ctx *cx, const tn_dl_tensor *d, release_fn *release, void *user)
 {
     tn_dtype dt;

@@ -5,19 +5,21 @@
 // 2. tni_graph_open: what to compute, what to store (plan/graph.c)
 // 3. tni_plan_for: the plan, found by its key or built
 // 4. tni_prepare: kernels compiled or being compiled, calls prepared (prepare.c)
-// 5. tni_run_take_memory: every buffer of the run, before its first step; then the address of each item
-// 6. tni_submit_plan: each step is a kernel launch or a call, in order; or the replay of a captured graph
+// 5. tni_run_take_memory: every buffer of the run, before its first step; then the address of each
+//    item
+// 6. tni_submit_plan: each step is a kernel launch or a call, in order; or the replay of a captured
+//    graph
 // 7. finish_items: nodes get their buffers; nodes that only the graph held are freed; what is not
 //    stored keeps its recipe
-// 8. settle_stores, spend_walked: stores drop old values, nodes that backward passes walked drop their
-//    history
+// 8. settle_stores, spend_walked: stores drop old values, nodes that backward passes walked drop
+//    their history
 //
-// On failure nothing of 7 and 8 happens. A read leaves everything pending as it was (return_recalled)
-// and marks the item that failed, so that later evaluations leave it out; a step fails if a store was assigned what
-// was made from it (check_assigned). A training step rolls back: every
-// store returns to its last computed value (tni_roll_back); a step that the program stopped (tn_stop_when) stays
-// pending. 1 to 5 change nothing that would have to be undone; in 6 inputs are only overwritten by plan steps
-// after the last one that can fail (plan/memory.c).
+// On failure nothing of 7 and 8 happens. A read leaves everything pending as it was
+// (return_recalled) and marks the item that failed, so that later evaluations leave it out; a step
+// fails if a store was assigned what was made from it (check_assigned). A training step rolls back:
+// every store returns to its last computed value (tni_roll_back); a step that the program stopped
+// (tn_stop_when) stays pending. 1 to 5 change nothing that would have to be undone; in 6 inputs are
+// only overwritten by plan steps after the last one that can fail (plan/memory.c).
 #include "engine/observer.h"
 
 #include "base/hash.h"
@@ -32,8 +34,8 @@ typedef tni_run run;
 
 // ---- addresses ---------------------------------------------------------------------------------
 
-// Returns the address where the elements of a source begin; NULL for a number, which kernels get as an
-// argument.
+// Returns the address where the elements of a source begin; NULL for a number, which kernels get as
+// an argument.
 static char *source_data(const run *r, tni_node *src)
 {
     int64_t   offset;
@@ -82,8 +84,8 @@ char *tni_find_data(const tni_run *r, size_t i)
 
 // ---- calls -------------------------------------------------------------------------------------
 
-// Fills in what a call of item i gets in each run: addresses, attributes, scratch, the ticket for late
-// errors.
+// Fills in what a call of item i gets in each run: addresses, attributes, scratch, the ticket for
+// late errors.
 static void bind_call(const run *r, size_t i, tni_call *c, tni_arg *arg, tni_text *why)
 {
     tni_node *n = r->g->item[i].n;
@@ -150,8 +152,8 @@ static tn_status run_update(const run *r, size_t i, tni_text *why)
     return tni_call_run(&c);
 }
 
-// Reports an error of node n, prefixed by the user's op if that is composed of n's, with the line that
-// recorded it.
+// Reports an error of node n, prefixed by the user's op if that is composed of n's, with the line
+// that recorded it.
 static tn_status report_node_failure(tn_ctx *cx, tn_status s, const tni_node *n, const char *why)
 {
     const char *op = n->site.op && strcmp(n->site.op, tni_op_table[n->op].name) ? n->site.op : NULL;
@@ -240,8 +242,8 @@ static void bind_buffers(const run *r, tni_planned_kernel *k, int64_t *rest)
 }
 
 // Fills in the addresses, offsets and numbers of a kernel for this run. The offset of an access is
-// that of the plan, plus where the view of its source begins in this run, plus where an input begins
-// in its buffer.
+// that of the plan, plus where the view of its source begins in this run, plus where an input
+// begins in its buffer.
 static void bind_kernel(const run *r, tni_planned_kernel *k)
 {
     int64_t rest[TNI_MAX_BUFFERS];
@@ -265,15 +267,16 @@ static void bind_kernel(const run *r, tni_planned_kernel *k)
     k->launch.fail[0]           = 0;
 }
 
-// Binds all kernels of a run before the first is launched: what they are launched with tells the tuner which were measured.
+// Binds all kernels of a run before the first is launched: what they are launched with tells the
+// tuner which were measured.
 static void bind_kernels(run *r)
 {
     for (size_t i = 0; i < r->plan->kernels; i++) bind_kernel(r, &r->plan->kernel[i]);
     r->bound = true;
 }
 
-// Reports an index out of range in a kernel with the same words as the op run by a call; *item is the
-// op's item.
+// Reports an index out of range in a kernel with the same words as the op run by a call; *item is
+// the op's item.
 static tn_status report_check(const run *r, const tni_planned_kernel *k, size_t *item)
 {
     tni_text why   = { "" };
@@ -295,8 +298,8 @@ static tn_status show_result(const run *r, size_t i)
     return r->e->observer->call_ran(r->cx, r->g->item[i].n, &c);
 }
 
-// Launches a kernel, or runs a library call with the kernel as its epilogue; a prologue is left to the call of the
-// next step. On failure *item is the item at fault.
+// Launches a kernel, or runs a library call with the kernel as its epilogue; a prologue is left to
+// the call of the next step. On failure *item is the item at fault.
 static tn_status run_kernel(const run *r, tni_planned_kernel *k, size_t *item)
 {
     tni_text why = { "" };
@@ -323,8 +326,8 @@ static tn_status run_kernel(const run *r, tni_planned_kernel *k, size_t *item)
 
 // ---- memory ------------------------------------------------------------------------------------
 
-// Returns a caller's memory, if the value of an item was asked for there, and the memory of the item holds
-// nothing else.
+// Returns a caller's memory, if the value of an item was asked for there, and the memory of the
+// item holds nothing else.
 static tni_buffer *take_into(const run *r, size_t item)
 {
     const tni_node *n    = r->g->item[item].n;
@@ -391,7 +394,8 @@ static size_t step_scratch(run *r, tni_plan_step step)
     return k ? d->calls->scratch_with_epilogue(&c, k->entry, &k->launch) : tni_call_scratch(&c);
 }
 
-// Steps run one after the other and share it. It is kept in the plan if it cannot change with the addresses of a run.
+// Steps run one after the other and share it. It is kept in the plan if it cannot change with the
+// addresses of a run.
 size_t tni_run_scratch(tni_run *r)
 {
     tni_plan *p = r->plan;
@@ -429,8 +433,8 @@ static bool take_scratch(run *r)
     return !most || (r->scratch = take_run_buffer(r, (int64_t)most, NULL, "scratch")) != NULL;
 }
 
-// Allocates the lists of a run. An observer that sees every op may ask for calls that are no steps of
-// the plan.
+// Allocates the lists of a run. An observer that sees every op may ask for calls that are no steps
+// of the plan.
 static bool take_run_lists(run *r)
 {
     r->own  = tni_zalloc(&r->cx->heap, r->g->count * sizeof *r->own);
@@ -469,8 +473,8 @@ bool tni_run_take_memory(tni_run *r)
     return take_scratch(r);
 }
 
-// Releases the references of the run. Stored values have theirs by now (finish_item); the rest returns
-// to the cache of free blocks at once, since later work runs later in the same stream.
+// Releases the references of the run. Stored values have theirs by now (finish_item); the rest
+// returns to the cache of free blocks at once, since later work runs later in the same stream.
 void tni_run_release_memory(tni_run *r)
 {
     tni_buffer_unref(&r->cx->buffers, r->arena);
@@ -498,10 +502,10 @@ static void finish_item(run *r, size_t i)
     tni_node_mark_done(r->cx, n, b, (r->data[i] - b->data) / (int64_t)size);
 }
 
-// Ends the items of a run that succeeded. First every stored item gets its buffer, before any source
-// is released. Then, newest first, since newer nodes hold older ones: a node that only the graph holds
-// is freed; one that is not stored becomes unstored and keeps its recipe; a stored one releases its
-// sources unless a gradient needs them.
+// Ends the items of a run that succeeded. First every stored item gets its buffer, before any
+// source is released. Then, newest first, since newer nodes hold older ones: a node that only the
+// graph holds is freed; one that is not stored becomes unstored and keeps its recipe; a stored one
+// releases its sources unless a gradient needs them.
 static void finish_items(run *r)
 {
     tni_graph *g = r->g;
@@ -525,17 +529,17 @@ static void finish_items(run *r)
     }
 }
 
-// Whether a store was assigned a value that cannot be computed any more, and has the one before. It stays pending until
-// a step fails for it and rolls it back.
+// Whether a store was assigned a value that cannot be computed any more, and has the one before. It
+// stays pending until a step fails for it and rolls it back.
 static bool is_lost(const tni_store *s)
 {
     return s->rollback && s->node->state == TNI_GONE;
 }
 
 // Looks through the pending stores and lets those that are computed drop the value they would have
-// returned to. A step may have overwritten those values, so it always does this; a read only once it
-// may have computed half as many values as there are pending stores, so that many small reads stay
-// cheap.
+// returned to. A step may have overwritten those values, so it always does this; a read only once
+// it may have computed half as many values as there are pending stores, so that many small reads
+// stay cheap.
 static void settle_stores(tn_ctx *cx, tni_mode mode, size_t computed)
 {
     cx->computed_pending += computed;
@@ -549,8 +553,8 @@ static void settle_stores(tn_ctx *cx, tni_mode mode, size_t computed)
 }
 
 // Spends the nodes that backward passes walked, now that they are computed: no further gradient can
-// pass them, so they release their sources. Newest first, so that nodes that only each other hold are
-// freed in one pass. Nodes that are still pending stay listed.
+// pass them, so they release their sources. Newest first, so that nodes that only each other hold
+// are freed in one pass. Nodes that are still pending stay listed.
 static void spend_walked(tn_ctx *cx)
 {
     size_t kept = cx->walked_count;
@@ -570,8 +574,8 @@ static void spend_walked(tn_ctx *cx)
         memmove(cx->walked, cx->walked + kept, cx->walked_count * sizeof *cx->walked);
 }
 
-// Undoes the recall of a read that failed: values that became pending again for it alone are unstored
-// as before, so that no step tries to compute them; views of them too, newest first.
+// Undoes the recall of a read that failed: values that became pending again for it alone are
+// unstored as before, so that no step tries to compute them; views of them too, newest first.
 static void return_recalled(tn_ctx *cx, tni_graph *g)
 {
     int64_t skip;
@@ -601,9 +605,9 @@ static void unstore_walked(tn_ctx *cx)
     }
 }
 
-// Ends a failed step: every store returns to its last computed node. A value that never was computed
-// is gone, or is unstored again if it was recalled. Constants stay pending, since they can always be
-// computed. Objects such as optimizers are notified, so that their counts return too.
+// Ends a failed step: every store returns to its last computed node. A value that never was
+// computed is gone, or is unstored again if it was recalled. Constants stay pending, since they can
+// always be computed. Objects such as optimizers are notified, so that their counts return too.
 void tni_roll_back(tn_ctx *cx)
 {
     for (tni_store *s = cx->pending, *next; s; s = next) {
@@ -636,7 +640,8 @@ tn_status tni_run_plan_step(const tni_run *r, tni_plan_step step, size_t *item)
     return run_item(r, *item);
 }
 
-// Scratch is released right after the step, so that inspection needs little memory besides the values.
+// Scratch is released right after the step, so that inspection needs little memory besides the
+// values.
 tn_status tni_run_one_step(tni_run *r, tni_plan_step step, size_t *item)
 {
     tni_planned_kernel *k     = step < 0 ? &r->plan->kernel[~step] : NULL;
@@ -693,7 +698,8 @@ int64_t tni_plan_workspace(tni_graph *g, tni_plan **p, bool kept)
     return need;
 }
 
-// Submits what `submit` does, as one graph if the device makes one; *replay is what it remembers of it.
+// Submits what `submit` does, as one graph if the device makes one; *replay is what it remembers of
+// it.
 static bool submit_part(tn_ctx *cx, tni_plan *p, void **replay, bool resumes,
                         bool (*submit)(void *arg, bool changed_only), void *arg)
 {
@@ -726,8 +732,8 @@ void tn_stop_when(tn_ctx *cx, bool (*asked)(void *user), void *user)
     cx->engine->stop_user  = user;
 }
 
-// A person who presses a key does not notice 50 ms, and an interpreter that has to be asked does not notice 20 questions
-// a second.
+// A person who presses a key does not notice 50 ms, and an interpreter that has to be asked does
+// not notice 20 questions a second.
 bool tni_stops(tn_ctx *cx, const tni_plan *p, size_t step)
 {
     enum { PAUSE = 50 };
@@ -814,8 +820,8 @@ static size_t next_stop(const run *r, size_t t, size_t arrived)
     return t;
 }
 
-// Runs a plan with collectives in segments: each is a graph by itself, since ranks capture graphs for reasons of
-// their own, while a collective has to be in graphs of all ranks or of none.
+// Runs a plan with collectives in segments: each is a graph by itself, since ranks capture graphs
+// for reasons of their own, while a collective has to be in graphs of all ranks or of none.
 static bool submit_segments(tn_ctx *cx, run *r, size_t *item)
 {
     tni_plan *p       = r->plan;
@@ -867,8 +873,8 @@ bool tni_run_submit(tn_ctx *cx, tni_run *r, size_t *item)
 
 // Waits for late errors after the first run of a plan that gave new buffers to stores which had a
 // value. If such a step fails, the stores must keep their old values. A guard (deferred_errors.c)
-// keeps kernels from overwriting an old value in its place, but not the engine from binding a store to
-// a new buffer: so the error has to be known before.
+// keeps kernels from overwriting an old value in its place, but not the engine from binding a store
+// to a new buffer: so the error has to be known before.
 static bool confirm_first_run(const run *r)
 {
     const tni_engine *e   = r->e;
@@ -941,8 +947,8 @@ static tn_status fail_lost(tn_ctx *cx, const tni_node *n)
                            tni_shape_text(n->rank, n->size).s, tni_site_text(&n->site).s);
 }
 
-// Fails a step that would leave out an assignment: a value from which it is made was read before, and could not be computed,
-// or is gone.
+// Fails a step that would leave out an assignment: a value from which it is made was read before,
+// and could not be computed, or is gone.
 static tn_status check_assigned(tn_ctx *cx)
 {
     for (const tni_store *s = cx->pending; s; s = s->next)
@@ -950,8 +956,8 @@ static tn_status check_assigned(tn_ctx *cx)
     return TN_OK;
 }
 
-// Whether the others wait for collectives that an evaluation which failed has left out. A read leaves those pending that
-// are not of its graph.
+// Whether the others wait for collectives that an evaluation which failed has left out. A read
+// leaves those pending that are not of its graph.
 static bool leaves_collectives(const tni_graph *g, bool pending)
 {
     if (g->mode != TNI_READ) return pending;

@@ -1,14 +1,16 @@
-// Values that are computed again and again of other inputs, without recording them: what a model does for each request.
+// Values that are computed again and again of other inputs, without recording them: what a model
+// does for each request.
 //
 //   y = model(x)                  recorded once, x a tensor that stays
 //   e = tni_executable_new(y)     planned; memory is taken; run once
 //   write x, tni_executable_run   the plan is submitted with the arguments of the first run
 //
-// On a GPU a run is the launch of one graph: nothing of it changes. What a run computes is in the executable's own memory until
-// the next one, so that results are copied for whoever asked.
+// On a GPU a run is the launch of one graph: nothing of it changes. What a run computes is in the
+// executable's own memory until the next one, so that results are copied for whoever asked.
 //
-// What it is made of must be such that a run is the same each time: no random numbers, no functions of the user, nothing that is
-// written in place. Bodies of loops are bound anew for each of their steps.
+// What it is made of must be such that a run is the same each time: no random numbers, no functions
+// of the user, nothing that is written in place. Bodies of loops are bound anew for each of their
+// steps.
 #include "engine/observer.h"
 #include "engine/run.h"
 
@@ -31,7 +33,8 @@ struct tni_executable {
 
 // ---- making ------------------------------------------------------------------------------------
 
-// Whether computing a node is the same each time, and so are the nodes of its body, if it is a loop.
+// Whether computing a node is the same each time, and so are the nodes of its body, if it is a
+// loop.
 static bool is_constant(const tni_node *n)
 {
     if (n->op == TNI_custom || tni_op_table[n->op].attr == TNI_ATTR_random) return false;
@@ -108,7 +111,8 @@ static bool bind(tni_executable *x, tni_graph *g, int n, tni_node *const *value)
     return ok;
 }
 
-// Plans an open graph. Kernels are compiled at once, since the plan runs often. NULL, with *later if they are not yet compiled.
+// Plans an open graph. Kernels are compiled at once, since the plan runs often. NULL, with *later
+// if they are not yet compiled.
 static tni_plan *plan_graph(tni_graph *g, bool *later)
 {
     tni_plans *plans = &g->cx->engine->plans;
@@ -125,15 +129,16 @@ static tni_plan *plan_graph(tni_graph *g, bool *later)
     return NULL;
 }
 
-// Whether runs may be repeated now: an observer wants to see each one, and another library's graph is recorded of launches.
+// Whether runs may be repeated now: an observer wants to see each one, and another library's graph
+// is recorded of launches.
 static bool is_plain(const tn_ctx *cx)
 {
     const tni_engine *e = cx->engine;
     return !e->watch && !e->eager && !cx->busy && !cx->recording && !tni_is_captured(e);
 }
 
-// Lists the nodes of the values in value, and those that hold their elements in root, each once. Returns how many these are; 0 if one
-// is there already, as an input is, or gone.
+// Lists the nodes of the values in value, and those that hold their elements in root, each once.
+// Returns how many these are; 0 if one is there already, as an input is, or gone.
 static int find_roots(int n, tn_tensor *const *y, tni_node **value, tni_node **root)
 {
     int roots = 0;
@@ -150,7 +155,8 @@ static int find_roots(int n, tn_tensor *const *y, tni_node **value, tni_node **r
     return roots;
 }
 
-// Nothing is left of the graph afterwards: what a run needs of it is in the plan, in the bound steps and in held buffers.
+// Nothing is left of the graph afterwards: what a run needs of it is in the plan, in the bound
+// steps and in held buffers.
 tni_executable *tni_executable_new(tn_ctx *cx, int n, tn_tensor *const *y, bool *later)
 {
     tni_heap       *h     = &cx->heap;

@@ -1,6 +1,6 @@
-// The interface through which inspection (inspect/) watches the engine: plans that were built, runs, steps and
-// calls, memory that ran out. The engine does not depend on what an observer does. A context without `watch` bits pays one
-// test per run.
+// The interface through which inspection (inspect/) watches the engine: plans that were built,
+// runs, steps and calls, memory that ran out. The engine does not depend on what an observer does.
+// A context without `watch` bits pays one test per run.
 #ifndef TNI_ENGINE_OBSERVER_H
 #define TNI_ENGINE_OBSERVER_H
 
@@ -13,7 +13,8 @@
 //   TIMES   the observer is called after each step of a run is launched
 //   NAMES   the observer is called before and after each step is launched, to name it for other tools
 //   TUNES   the observer measures kernels under other settings before they run, and lets calls search; set for single runs, by run_graph
-// Under VALUES, TIMES and TUNES kernels are compiled before they run. With any bit set, no run is replayed as a graph.
+// Under VALUES, TIMES and TUNES kernels are compiled before they run. With any bit set, no run is
+// replayed as a graph.
 enum {
     TNI_WATCH_CALLS  = 1,
     TNI_WATCH_VALUES = 2,
@@ -28,8 +29,8 @@ static inline bool tni_is_captured(const tni_engine *e)
     return e->events->captures && e->events->captures(e->session);
 }
 
-// Whether kernels have to be compiled before they run, so that the compiled kernel is what is measured, compared or
-// captured.
+// Whether kernels have to be compiled before they run, so that the compiled kernel is what is
+// measured, compared or captured.
 static inline bool tni_waits_for_compiler(const tni_engine *e)
 {
     return e->compiles_first || e->watch & (TNI_WATCH_VALUES | TNI_WATCH_TIMES | TNI_WATCH_TUNES) ||
@@ -46,7 +47,8 @@ typedef enum {
     TNI_HOST_DOWNLOAD
 } tni_host_work;
 
-// Whether a run of a plan measures its kernels: there is time left for it, something was not measured, and it ran before.
+// Whether a run of a plan measures its kernels: there is time left for it, something was not
+// measured, and it ran before.
 static inline bool tni_tunes_now(const tni_engine *e, const tni_plan *p)
 {
     return e->tune_seconds > 0 && !e->watch && !e->eager && p->runs &&
@@ -55,17 +57,19 @@ static inline bool tni_tunes_now(const tni_engine *e, const tni_plan *p)
 
 // The functions of an observer. None is NULL.
 struct tni_observer {
-    // A context opens and has its device: reads the environment and sets engine->watch. False when memory is out.
+    // A context opens and has its device: reads the environment and sets engine->watch. False when
+    // memory is out.
     bool (*open)(tn_ctx *cx);
-    // A context begins to close. Freeing its layers may still evaluate, so engine->inspect is freed last.
+    // A context begins to close. Freeing its layers may still evaluate, so engine->inspect is freed
+    // last.
     void (*close)(tn_ctx *cx);
     // A plan was built.
     void (*plan_built)(tni_graph *g, const tni_plan *p);
     // CALLS: call c of node n ran. An error, reported, ends the evaluation.
     tn_status (*call_ran)(tn_ctx *cx, const tni_node *n, const tni_call *c);
-    // VALUES: a step is about to run. Returns a state for step_ran; NULL, reported, on failure. step_ran is always
-    // called with that state and the step's status, returns the status of both, and sets *item to the item at
-    // fault.
+    // VALUES: a step is about to run. Returns a state for step_ran; NULL, reported, on failure.
+    // step_ran is always called with that state and the step's status, returns the status of both,
+    // and sets *item to the item at fault.
     void *(*step_begins)(const tni_run *r, tni_plan_step step);
     tn_status (*step_ran)(void *state, tn_status s, size_t *item);
     // TIMES: a run begins, one of its steps was launched, it ends.
@@ -75,24 +79,27 @@ struct tni_observer {
     // NAMES: a step is about to be launched; it was.
     void (*name_begins)(const tni_run *r, tni_plan_step step);
     void (*name_ends)(const tni_run *r);
-    // TIMES: the host did something from a point in time, by tni_host_clock, until now; of a copy, its bytes.
+    // TIMES: the host did something from a point in time, by tni_host_clock, until now; of a copy,
+    // its bytes.
     void (*host_worked)(tn_ctx *cx, tni_host_work what, int64_t bytes, double since);
-    // TUNES: a plan is ready to run; measures others of the same graph, and lets *p be the fastest, in the cache as well.
-    // False, reported, if the program has asked to stop meanwhile.
+    // TUNES: a plan is ready to run; measures others of the same graph, and lets *p be the fastest,
+    // in the cache as well. False, reported, if the program has asked to stop meanwhile.
     bool (*plan_tunes)(tni_graph *g, tni_plan **p);
-    // TUNES: a run begins, a kernel of it is about to be launched with the arguments it is bound to, the run has ended. A library call
-    // of a step is about to run, for which a search is returned, or NULL; a call that may have searched has run.
+    // TUNES: a run begins, a kernel of it is about to be launched with the arguments it is bound
+    // to, the run has ended. A library call of a step is about to run, for which a search is
+    // returned, or NULL; a call that may have searched has run.
     void (*tuning_begins)(const tni_run *r);
     void (*kernel_begins)(const tni_run *r, tni_planned_kernel *k);
     tni_call_search *(*call_begins)(const tni_run *r, tni_plan_step step, const tni_call *c);
     void (*call_searched)(const tni_run *r);
     void (*tuning_ends)(const tni_run *r);
-    // Reports that there is no device memory for `what`: how much was asked for, how much there is, and which
-    // tensors hold most of it. Returns NULL.
+    // Reports that there is no device memory for `what`: how much was asked for, how much there is,
+    // and which tensors hold most of it. Returns NULL.
     void *(*out_of_memory)(tn_ctx *cx, const char *op, const char *what, int64_t bytes);
 };
 
-// The host's clock in seconds, and to report what the host did since; both cost one test where no profile is on.
+// The host's clock in seconds, and to report what the host did since; both cost one test where no
+// profile is on.
 double             tni_host_clock(const tn_ctx *cx);
 static inline void tni_host_worked(tn_ctx *cx, tni_host_work what, int64_t bytes, double since)
 {

@@ -1,5 +1,5 @@
-// Contexts: opening on a device, closing, moving between threads; and the scopes and boundaries that
-// evaluate.
+// Contexts: opening on a device, closing, moving between threads; and the scopes and boundaries
+// that evaluate.
 #include "engine/observer.h"
 
 #include "base/pool.h"
@@ -14,8 +14,8 @@
 
 // ---- devices -----------------------------------------------------------------------------------
 
-// The devices of this build. tn_open(NULL) takes cuda if it can be used, else cpu. opencl, which may
-// be the same CPU, and ref are taken only by name.
+// The devices of this build. tn_open(NULL) takes cuda if it can be used, else cpu. opencl, which
+// may be the same CPU, and ref are taken only by name.
 static const tni_device *const devices[] = { &tni_device_cpu, &tni_device_cuda, &tni_device_opencl,
                                              &tni_device_ref };
 enum { DEVICES = sizeof devices / sizeof *devices };
@@ -25,8 +25,8 @@ int tn_device_count(void)
     return DEVICES;
 }
 
-// What probing found. The machine's devices do not change while the process lives, so each is probed
-// once.
+// What probing found. The machine's devices do not change while the process lives, so each is
+// probed once.
 static struct {
     pthread_once_t once;
     tni_text       detail[DEVICES];
@@ -45,7 +45,8 @@ tn_device_desc tn_device_info(int i)
     return (tn_device_desc){ devices[i]->name, probed.detail[i].s, probed.there[i] };
 }
 
-// The GPU of a rank whose program names none: by its place among the ranks of this machine, if there are several.
+// The GPU of a rank whose program names none: by its place among the ranks of this machine, if
+// there are several.
 static int usual_number(const tni_device *d)
 {
     tni_world_place p;
@@ -55,7 +56,8 @@ static int usual_number(const tni_device *d)
     return p.local_rank % all;
 }
 
-// Whether a name is a device's, alone or with a number: "cuda", "cuda:1". *number without one: see usual_number.
+// Whether a name is a device's, alone or with a number: "cuda", "cuda:1". *number without one: see
+// usual_number.
 static bool is_named(const char *name, const tni_device *d, int *number)
 {
     size_t n = strlen(d->name);
@@ -93,8 +95,8 @@ static const tni_device *find_device(const char *name, int *number)
 
 // ---- opening and closing -----------------------------------------------------------------------
 
-// The default error handler: prints an error or a warning as compilers do, with the caller's line, and
-// with the line of the outermost call if that is another one.
+// The default error handler: prints an error or a warning as compilers do, with the caller's line,
+// and with the line of the outermost call if that is another one.
 static void print_fault(tn_ctx *cx, const tn_fault *f, void *user)
 {
     (void)cx;
@@ -145,7 +147,8 @@ static int thread_count(int asked)
     return n > TNI_MAX_THREADS ? TNI_MAX_THREADS : n;
 }
 
-// Freed blocks are kept for reuse, except under memory checkers, which have to see every allocation.
+// Freed blocks are kept for reuse, except under memory checkers, which have to see every
+// allocation.
 #if defined(TN_DEBUG) || defined(__SANITIZE_ADDRESS__)
 enum { KEEPS_BLOCKS = false };
 #else
@@ -237,9 +240,9 @@ static void enter_device(tn_ctx *cx)
 }
 
 // Opens a context on the device that the options or the environment name. The order matters: the
-// device decides which ops are recorded, the session comes before the buffers, which allocate through
-// it, and the observer last, since it reads the environment and may allocate. NULL, reported to the
-// thread, on failure.
+// device decides which ops are recorded, the session comes before the buffers, which allocate
+// through it, and the observer last, since it reads the environment and may allocate. NULL,
+// reported to the thread, on failure.
 static tn_ctx *open_on(tn_open_opts o)
 {
     tni_device_open_args args = { .stream = o.stream };
@@ -272,7 +275,8 @@ static tn_ctx *open_on(tn_open_opts o)
     cx->seed            = o.seed;
     cx->flush           = flush_pending;
     cx->enter           = enter_device;
-    // A program that never ends a step is evaluated every so often, or its graph would grow without bound.
+    // A program that never ends a step is evaluated every so often, or its graph would grow without
+    // bound.
     cx->flush_nodes = o.flush_nodes > 0 ? o.flush_nodes : 100000;
     cx->flush_at    = cx->flush_nodes;
     cx->fault.site  = (tni_site){ .file = "" };
@@ -297,8 +301,8 @@ static tn_ctx *open_on(tn_open_opts o)
     return NULL;
 }
 
-// If no device is named and a GPU can be used, it is tried first, and the cpu if it cannot be opened.
-// An error in the other options would be the same on the cpu and is reported.
+// If no device is named and a GPU can be used, it is tried first, and the cpu if it cannot be
+// opened. An error in the other options would be the same on the cpu and is reported.
 tn_ctx *tn_open_with(tn_open_opts o)
 {
     const char *set = getenv("TN_DEVICE");
@@ -348,8 +352,8 @@ static void free_retained(tn_ctx *cx)
 }
 
 // Closes in an order in which everything that is freed may still use what it was made from: the
-// observer, scopes, objects such as layers and optimizers, tensors and nodes, plans, buffers, then the
-// device's session.
+// observer, scopes, objects such as layers and optimizers, tensors and nodes, plans, buffers, then
+// the device's session.
 void tn_close(tn_ctx *cx)
 {
     if (!cx || !tni_ctx_ok(cx, "close")) return;
@@ -403,8 +407,8 @@ tn_status tn_ctx_leave(tn_ctx *cx)
     return TN_OK;
 }
 
-// A context belongs to one thread at a time. It can be taken over once its owner has left it; entering
-// it twice is allowed.
+// A context belongs to one thread at a time. It can be taken over once its owner has left it;
+// entering it twice is allowed.
 tn_status tn_ctx_enter(tn_ctx *cx)
 {
     if (!cx || cx->magic != TNI_CTX_LIVE || (cx->owner && cx->owner != tni_thread_id())) {
@@ -457,9 +461,9 @@ static bool is_open_scope(const tn_ctx *cx, const tn_scope *s)
     return false;
 }
 
-// Closes the scope and those inside it that were left open. The end of the outermost scope evaluates
-// everything pending, and counts as a step: if it fails, all stores return to their last computed
-// values.
+// Closes the scope and those inside it that were left open. The end of the outermost scope
+// evaluates everything pending, and counts as a step: if it fails, all stores return to their last
+// computed values.
 tn_status tn_end(tn_scope *s)
 {
     if (!s) {
@@ -496,8 +500,8 @@ tn_status tn_sync(tn_ctx *cx)
     return s == TN_OK ? tni_deferred_errors_check(cx) : tni_fail_status(cx, s, "sync: %s", why.s);
 }
 
-// Counters are kept where they change; the sizes of the buffer cache and the device's counts are added
-// when asked for.
+// Counters are kept where they change; the sizes of the buffer cache and the device's counts are
+// added when asked for.
 tn_stats tn_ctx_stats(const tn_ctx *cx)
 {
     if (!cx) return (tn_stats){ 0 };

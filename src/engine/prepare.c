@@ -4,8 +4,8 @@
 //
 // When kernels are compiled is up to the device. One with compile_on_second_run (the cpu, which
 // interprets a kernel until its C is compiled) is only asked for kernels on disk or in this process
-// before the first run of a plan, and to compile at the second run, since most plans run once. A plan
-// whose ops were seen with other sizes (recurs) counts as run before.
+// before the first run of a plan, and to compile at the second run, since most plans run once. A
+// plan whose ops were seen with other sizes (recurs) counts as run before.
 #include "engine/observer.h"
 
 // Rounds of splitting. Each halves the largest kernels; what still spills after the last runs as it
@@ -57,15 +57,16 @@ tni_limits tni_limits_of(const tni_engine *e)
 
 // ---- entries -----------------------------------------------------------------------------------
 
-// The launch of a kernel before it has addresses: it knows the threads of the context, by which the cpu looks for settings.
+// The launch of a kernel before it has addresses: it knows the threads of the context, by which the
+// cpu looks for settings.
 static const tni_launch *first_launch(const tni_engine *e, tni_planned_kernel *k)
 {
     k->launch.threads = e->threads;
     return &k->launch;
 }
 
-// Gives all kernels of a plan to the device. If it is out of memory, cached free blocks are returned
-// to it first.
+// Gives all kernels of a plan to the device. If it is out of memory, cached free blocks are
+// returned to it first.
 static tn_status find_entries(tn_ctx *cx, tni_plan *p, const tni_launch **first, void **entry,
                               bool wait, tni_text *why)
 {
@@ -94,8 +95,8 @@ static void recall_kernels(tn_ctx *cx, tni_plan *p)
     tni_free(&cx->heap, entry);
 }
 
-// Gives the kernels of a plan to the device, all at once so that it can compile them in parallel; with
-// wait, returns only when they are compiled. False, reported, on failure.
+// Gives the kernels of a plan to the device, all at once so that it can compile them in parallel;
+// with wait, returns only when they are compiled. False, reported, on failure.
 static bool prepare_plan_kernels(tn_ctx *cx, tni_plan *p, bool wait)
 {
     tni_text why = { "" };
@@ -114,7 +115,8 @@ static bool prepare_plan_kernels(tn_ctx *cx, tni_plan *p, bool wait)
     return p->prepared;
 }
 
-// Scratch is taken for the settings, and a winner that another context keeps before the launch may need more.
+// Scratch is taken for the settings, and a winner that another context keeps before the launch may
+// need more.
 void tni_fix_settings(const tni_engine *e, tni_planned_kernel *k)
 {
     if (!e->kernels->settings || !k->entry) return;
@@ -153,9 +155,9 @@ static bool is_ready(const tni_engine *e, const tni_plan *p)
     return true;
 }
 
-// Prepares the kernels of a plan: at once, or, if the device compiles on the second run, then. A plan
-// whose ops were seen before with other sizes is one of a loop over sizes: it is prepared at its first
-// run, together with the others of the loop that have waited.
+// Prepares the kernels of a plan: at once, or, if the device compiles on the second run, then. A
+// plan whose ops were seen before with other sizes is one of a loop over sizes: it is prepared at
+// its first run, together with the others of the loop that have waited.
 static bool prepare_plan(tn_ctx *cx, tni_plan *p)
 {
     const tni_engine *e     = cx->engine;
@@ -177,8 +179,8 @@ static bool prepare_plan(tn_ctx *cx, tni_plan *p)
 
 // ---- registers ---------------------------------------------------------------------------------
 
-// Returns the bytes that the kernels of a plan spill in one run; spilled, if not NULL, gets those of
-// each kernel.
+// Returns the bytes that the kernels of a plan spill in one run; spilled, if not NULL, gets those
+// of each kernel.
 static int64_t count_spills(const tni_engine *e, const tni_plan *p, int64_t *spilled)
 {
     int64_t all = 0;
@@ -192,7 +194,8 @@ static int64_t count_spills(const tni_engine *e, const tni_plan *p, int64_t *spi
     return all;
 }
 
-// Keeps the partitions of a graph's items in its plan, if kernels were split, so that explain can plan the same graph again.
+// Keeps the partitions of a graph's items in its plan, if kernels were split, so that explain can
+// plan the same graph again.
 static bool keep_partition(const tni_graph *g, tni_plan *p)
 {
     bool any = false;
@@ -218,8 +221,8 @@ tni_plan *tni_plan_again(tni_graph *g, const tni_choices *c)
     return NULL;
 }
 
-// Returns a plan that splits the kernels of p that spill, if it spills less; NULL otherwise, or on an
-// error.
+// Returns a plan that splits the kernels of p that spill, if it spills less; NULL otherwise, or on
+// an error.
 static tni_plan *cut_kernels(tni_graph *g, const tni_plan *p)
 {
     tn_ctx  *cx      = g->cx;
@@ -248,8 +251,8 @@ void tni_errors_return(tn_ctx *cx, const tni_errors *e)
     tni_self.failed = e->self.failed;
 }
 
-// Replaces *p by plans with split kernels as long as each spills less than the one before. A plan that
-// spills is still right, so errors on the way to a better one are not reported.
+// Replaces *p by plans with split kernels as long as each spills less than the one before. A plan
+// that spills is still right, so errors on the way to a better one are not reported.
 static void cut_while_spilling(tni_graph *g, tni_plan **p)
 {
     tn_ctx    *cx     = g->cx;

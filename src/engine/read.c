@@ -1,7 +1,7 @@
 // Values in and out: from host memory, to host memory, between contexts.
 //
-// Apart from tn_sync, reading is what waits for the device: tn_read, tn_item and tn_ptr evaluate the
-// value, copy it, and check for errors that the device reports late.
+// Apart from tn_sync, reading is what waits for the device: tn_read, tn_item and tn_ptr evaluate
+// the value, copy it, and check for errors that the device reports late.
 #include "engine/observer.h"
 #include "ops/complex.h"
 
@@ -10,7 +10,8 @@
 
 // ---- in ----------------------------------------------------------------------------------------
 
-// Checks a shape, a dtype and data, which may be NULL only if there are no elements. False, reported.
+// Checks a shape, a dtype and data, which may be NULL only if there are no elements. False,
+// reported.
 static bool can_copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
                         const void *data)
 {
@@ -38,9 +39,9 @@ static tni_buffer *new_upload(tn_ctx *cx, const char *op, tn_dtype dt, int rank,
     return cx->engine->observer->out_of_memory(cx, op, what.s, (int64_t)bytes);
 }
 
-// Returns a tensor with a copy of host elements. copy, if not NULL: data is pinned memory, and *copy
-// gets the number of its copy, which is not waited for. The block may still be used by earlier work,
-// so the upload is ordered after that (upload_after).
+// Returns a tensor with a copy of host elements. copy, if not NULL: data is pinned memory, and
+// *copy gets the number of its copy, which is not waited for. The block may still be used by
+// earlier work, so the upload is ordered after that (upload_after).
 static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
                           const void *data, uint64_t *copy)
 {
@@ -64,8 +65,8 @@ static tn_tensor *copy_in(tn_ctx *cx, const char *op, tn_dtype dt, int rank, con
     return make_leaf(cx, dt, rank, size, b);
 }
 
-// Puts the axis of the pairs behind a shape, and returns the rank with it; false, reported, if the shape is wrong.
-// Complex elements are then read as those of their parts.
+// Puts the axis of the pairs behind a shape, and returns the rank with it; false, reported, if the
+// shape is wrong. Complex elements are then read as those of their parts.
 static int pair_shape(tn_ctx *cx, const char *op, int rank, const int64_t *size, int64_t *pairs)
 {
     if (!tni_ctx_ok(cx, op) || !tni_rank_ok_of(cx, op, true, rank, size)) return -1;
@@ -92,8 +93,8 @@ tn_tensor *tni_from_pinned(tn_ctx *cx, const char *op, tn_dtype dt, int rank, co
                                                      : NULL;
 }
 
-// Where the host reaches the device's memory, the elements are written there: a file is read to where it is used, and no
-// second copy of it is ever in memory.
+// Where the host reaches the device's memory, the elements are written there: a file is read to
+// where it is used, and no second copy of it is ever in memory.
 tn_tensor *tni_from_filled(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size,
                            bool (*fill)(void *to, size_t bytes, void *user), void *user)
 {
@@ -253,7 +254,8 @@ tn_status tni_value_read(tn_ctx *cx, const char *op, tni_node *n, tn_dtype dt, v
     return s == TN_OK ? tni_deferred_errors_check(cx) : tni_fail_status(cx, s, "%s: %s", op, why.s);
 }
 
-// The count is checked before anything is evaluated, so that a wrong call costs and changes nothing.
+// The count is checked before anything is evaluated, so that a wrong call costs and changes
+// nothing.
 tn_status tn_read(tn_tensor *t, tn_dtype dt, void *dst, int64_t count)
 {
     tn_ctx *cx = tni_arg1_any("read", t, "t");
@@ -300,8 +302,8 @@ int64_t tn_item_i64(tn_tensor *t)
     return read_item(t, "item_i64", TN_I64, &v) ? v : 0;
 }
 
-// On a device whose memory the host cannot read this is a device address; the caller gets it only once
-// all work that writes it is done.
+// On a device whose memory the host cannot read this is a device address; the caller gets it only
+// once all work that writes it is done.
 const void *tn_ptr(tn_tensor *t)
 {
     tn_ctx *cx = tni_arg1_any("ptr", t, "t");
@@ -333,7 +335,8 @@ static tn_status put_value(tn_ctx *cx, tni_node *n, void *data, bool here)
     return s == TN_OK ? s : tni_fail_status(cx, s, "eval_into: %s", why.s);
 }
 
-// Values that go to a caller's memory: here[i]: the device can use data[i]; into: of which it is used in place.
+// Values that go to a caller's memory: here[i]: the device can use data[i]; into: of which it is
+// used in place.
 typedef struct {
     int               n;
     tn_tensor *const *t;
@@ -401,7 +404,8 @@ static tn_status put_values(tn_ctx *cx, destination *d)
     return s;
 }
 
-// A value that was computed before, is a view, or is written over an input's memory is copied after all.
+// A value that was computed before, is a view, or is written over an input's memory is copied after
+// all.
 tn_status tn_eval_into(int n, tn_tensor *const *t, void *const *data,
                        void (*release)(void *data, void *user), void *user)
 {

@@ -1,17 +1,19 @@
 // A step again, at the next place, without recording it.
 //
-// Generating a token records the same nodes as the token before: the plan is the same, and so is every argument of
-// its kernels and calls, except that some move on (where keys are written, random counters) and that the result
-// goes to the memory of the one before the last. All these arguments are words of 64 bits in the plan's launches
-// and calls. So after each recorded step its words are noted, and if those of the last four steps moved by the
-// same amounts, the words of the next are known: they are moved, and the plan is submitted.
+// Generating a token records the same nodes as the token before: the plan is the same, and so is
+// every argument of its kernels and calls, except that some move on (where keys are written, random
+// counters) and that the result goes to the memory of the one before the last. All these arguments
+// are words of 64 bits in the plan's launches and calls. So after each recorded step its words are
+// noted, and if those of the last four steps moved by the same amounts, the words of the next are
+// known: they are moved, and the plan is submitted.
 //
-// What a step must be like: it cannot fail, every value that outlives it is written in place except the result, and
-// every input outlives it. What may happen between two steps: nothing that records, evaluates, takes memory or
-// changes a mode or the random numbers (`surroundings`). Otherwise the caller records, and it settles again.
+// What a step must be like: it cannot fail, every value that outlives it is written in place except
+// the result, and every input outlives it. What may happen between two steps: nothing that records,
+// evaluates, takes memory or changes a mode or the random numbers (`surroundings`). Otherwise the
+// caller records, and it settles again.
 //
-// The caller promises that recording would go on in the same way. Words that are addresses stay inside the buffer
-// that they pointed into all the same.
+// The caller promises that recording would go on in the same way. Words that are addresses stay
+// inside the buffer that they pointed into all the same.
 #include "engine/run.h"
 
 #include <string.h>
@@ -19,8 +21,8 @@
 // Results alternate between two buffers, so a step is compared with the one before the last.
 enum { PERIOD = 2, RUNS = 2 * PERIOD };
 
-// A word that may differ between runs. size is that of an element if the word is an offset from *base, 1 if it is an
-// address (base NULL), 0 if it is a number.
+// A word that may differ between runs. size is that of an element if the word is an offset from
+// *base, 1 if it is an address (base NULL), 0 if it is a number.
 typedef struct {
     int64_t *at;
     char   **base;
@@ -28,15 +30,16 @@ typedef struct {
     size_t   step;  // of the plan
 } word;
 
-// A word that moves: what it is in the next run and in the one after it, by how much both grow afterwards, and
-// the range that addresses stay in.
+// A word that moves: what it is in the next run and in the one after it, by how much both grow
+// afterwards, and the range that addresses stay in.
 typedef struct {
     word     word;
     int64_t  next[PERIOD], by;
     intptr_t first, end;
 } moving;
 
-// What must be as the last step left it. Zeroed before it is filled, so that it can be compared by its bytes.
+// What must be as the last step left it. Zeroed before it is filled, so that it can be compared by
+// its bytes.
 typedef struct {
     uint64_t id, evaluations, taken, seed, counter;
     unsigned watch, grad_mode, autocast;
@@ -185,8 +188,8 @@ static bool is_written_to(const tni_run *r, size_t input)
     return false;
 }
 
-// Whether the items of a run are such that the next run can follow: none can fail, and none makes a lasting value in
-// memory of its own but the result.
+// Whether the items of a run are such that the next run can follow: none can fail, and none makes a
+// lasting value in memory of its own but the result.
 static bool items_repeat(const tni_repeat *t, const tni_run *r)
 {
     for (size_t i = 0; i < r->g->count; i++) {
@@ -237,8 +240,8 @@ static intptr_t address_of(const word *w, int64_t value)
     return (intptr_t)((w->base ? (int64_t)(intptr_t)*w->base : 0) + value * w->size);
 }
 
-// Finds the buffer of an input that a moving address is in. False if it is in none: it would leave the memory of
-// one run for memory that is not the loop's.
+// Finds the buffer of an input that a moving address is in. False if it is in none: it would leave
+// the memory of one run for memory that is not the loop's.
 static bool find_range(const tni_run *r, moving *m, int64_t value)
 {
     intptr_t at = address_of(&m->word, value);
@@ -251,7 +254,8 @@ static bool find_range(const tni_run *r, moving *m, int64_t value)
     return false;
 }
 
-// Finds how word i goes on. False if it does not: it moved by another amount the last time, or leaves its memory.
+// Finds how word i goes on. False if it does not: it moved by another amount the last time, or
+// leaves its memory.
 static bool settle_word(tni_repeat *t, const tni_run *r, size_t i)
 {
     int64_t v[RUNS];
@@ -324,8 +328,8 @@ tn_status tni_repeat_eval(tni_repeat *t, tn_tensor *result)
 
 // ---- running -----------------------------------------------------------------------------------
 
-// If anything has happened since the last step, what was noted says nothing about the next; the plan may even have
-// been freed.
+// If anything has happened since the last step, what was noted says nothing about the next; the
+// plan may even have been freed.
 bool tni_repeat_settled(tni_repeat *t)
 {
     surroundings now = look_around(t->cx);

@@ -1,32 +1,37 @@
 // Running a loop: the plan of its body, once for every step, with other addresses each time.
 //
-// The body is planned as any graph is, and its plan is in the same cache: it does not depend on the number of steps.
-// Its inputs are placeholders and its outputs have buffers of their own, whose addresses are set before each step:
+// The body is planned as any graph is, and its plan is in the same cache: it does not depend on the
+// number of steps. Its inputs are placeholders and its outputs have buffers of their own, whose
+// addresses are set before each step:
 //
 //   step t of T     carry in                     carry out                slices, outputs
 //   stacked         stack[t]                     stack[t + 1]             x[t], y[t]
 //   not stacked     ring[t - 1 & 1], t 0: src    ring[t & 1], last: out   x[t], y[t]
 //   reverse         t counts down: stack[t + 1] in, stack[t] out
 //
-// Temporaries of the body, the ring and the scratch of its kernels are scratch of the loop's call in the outer plan:
+// Temporaries of the body, the ring and the scratch of its kernels are scratch of the loop's call
+// in the outer plan:
 //
 //   arena of the body | scratch of its steps | ring of carry 0: two slots | ring of carry 1 | ... | values that move
 //
-// An output whose place in the body's plan is its own is computed where it belongs. One that shares a place with another,
-// as a part of a concat that is an output too, is computed in that place and then copied.
+// An output whose place in the body's plan is its own is computed where it belongs. One that shares
+// a place with another, as a part of a concat that is an output too, is computed in that place and
+// then copied.
 //
-// A body with a loop in it is run in the same way, one level deeper: everything here is by the run of the graph around.
+// A body with a loop in it is run in the same way, one level deeper: everything here is by the run
+// of the graph around.
 //
-// Devices see launches and calls as those of any plan. On a GPU they are recorded one by one with the launches around them,
-// and replayed as one graph; so the host's work for each step of a loop is paid where a graph is compared, not where it runs.
+// Devices see launches and calls as those of any plan. On a GPU they are recorded one by one with
+// the launches around them, and replayed as one graph; so the host's work for each step of a loop
+// is paid where a graph is compared, not where it runs.
 #include "engine/run.h"
 
 #include "engine/observer.h"
 #include "ops/loop.h"
 
-// A loop being run or measured: the body's graph and plan, and the addresses of the run. root: outputs of the body that are
-// alive, number k of them output `of[k]`; direct: the plan computes it at the address that it is given, otherwise it is
-// copied there. Sizes are bytes.
+// A loop being run or measured: the body's graph and plan, and the addresses of the run. root:
+// outputs of the body that are alive, number k of them output `of[k]`; direct: the plan computes it
+// at the address that it is given, otherwise it is copied there. Sizes are bytes.
 typedef struct {
     tni_run                     r;  // of the body
     tni_graph                   g;
@@ -69,8 +74,8 @@ tni_loop_call tni_loop_call_of(const tni_node *n)
     return c;
 }
 
-// Opens the body of a loop with its plan, ready to run. False, reported, on failure; close_body is due in
-// any case. A body runs often, so that it is compiled at once.
+// Opens the body of a loop with its plan, ready to run. False, reported, on failure; close_body is
+// due in any case. A body runs often, so that it is compiled at once.
 static bool open_body(loop_run *x, tn_ctx *cx, const tni_loop_call *c)
 {
     *x       = (loop_run){ .a = &c->attr, .l = c->attr.body, .busy = cx->busy };
@@ -89,7 +94,7 @@ static bool open_body(loop_run *x, tn_ctx *cx, const tni_loop_call *c)
     return (x->r.own && x->r.data && x->fake) || tni_no_memory(cx, "evaluating");
 }
 
-// ---- memory --------------------------------------------------------------------------------------
+// ---- memory ------------------------------------------------------------------------------------
 
 // Adds a part to the scratch; returns where it begins.
 static int64_t add_part(int64_t *bytes, int64_t part)
@@ -99,8 +104,8 @@ static int64_t add_part(int64_t *bytes, int64_t part)
     return at;
 }
 
-// Finds where everything is in the scratch: the body's arena, scratch of its steps, two slots for each carry, and
-// roots of its plan that are no outputs themselves.
+// Finds where everything is in the scratch: the body's arena, scratch of its steps, two slots for
+// each carry, and roots of its plan that are no outputs themselves.
 static void lay_out(loop_run *x)
 {
     const tni_engine *e = x->r.e;
@@ -158,7 +163,7 @@ bool tni_prepare_loops(const tni_graph *g, tni_plan *p, bool *ready)
     return true;
 }
 
-// ---- steps ---------------------------------------------------------------------------------------
+// ---- steps -------------------------------------------------------------------------------------
 
 // A copy from row-major memory to row-major memory, by the device.
 static tn_status copy_bytes(const loop_run *x, const tni_node *n, char *to, char *from,
@@ -172,7 +177,8 @@ static tn_status copy_bytes(const loop_run *x, const tni_node *n, char *to, char
     return in.size[0] ? tni_arg_copy(x->r.cx, in, in.dtype, to, why) : TN_OK;
 }
 
-// The slot of a carry's value: before step number s (after: after it), of those that are run, in order.
+// The slot of a carry's value: before step number s (after: after it), of those that are run, in
+// order.
 static char *carry_slot(const loop_run *x, char *memory, int c, int64_t s, bool after)
 {
     const struct tni_attr_loop *a    = x->a;
@@ -225,7 +231,8 @@ static tn_status run_body(loop_run *x, char *memory, int64_t s, tni_text *why)
     return TN_OK;
 }
 
-// The addresses of the loop's sources and outputs. A stack begins with the carry that the loop is given.
+// The addresses of the loop's sources and outputs. A stack begins with the carry that the loop is
+// given.
 static tn_status bind_loop(loop_run *x, const tni_call *c, tni_text *why)
 {
     tn_status s = TN_OK;
@@ -238,8 +245,8 @@ static tn_status bind_loop(loop_run *x, const tni_call *c, tni_text *why)
     return s;
 }
 
-// An error inside is reported with the line of the body that recorded it. A body whose plan was built anew since the scratch was taken
-// may need more than that.
+// An error inside is reported with the line of the body that recorded it. A body whose plan was
+// built anew since the scratch was taken may need more than that.
 tn_status tni_run_loop(tn_ctx *cx, const tni_loop_call *l, const tni_call *c, size_t room,
                        bool *reported)
 {

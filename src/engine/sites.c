@@ -1,7 +1,8 @@
-// The two call forms of every public function, made from the rows of sites.h, which tools/sites.sh writes from the
-// declarations. tn_add_at enters a frame with the caller's file and line and the name "add", calls the function
-// behind it, which the rest of the source defines as tn_add, and leaves the frame. The exported tn_add, for
-// function pointers and other languages, does the same without a line. So both forms free the same temporaries.
+// The two call forms of every public function, made from the rows of sites.h, which tools/sites.sh
+// writes from the declarations. tn_add_at enters a frame with the caller's file and line and the
+// name "add", calls the function behind it, which the rest of the source defines as tn_add, and
+// leaves the frame. The exported tn_add, for function pointers and other languages, does the same
+// without a line. So both forms free the same temporaries.
 //
 //   tn_tensor *tn_add_at(const char *file, int line, tn_tensor *a, tn_tensor *b)
 //   {

@@ -69,8 +69,8 @@ static tn_tensor *keys_gradient(tn_tensor *x, int64_t Hk)
     return heads_swapped(x);
 }
 
-// The second gradient: what attention_grad was given, what arrived at its outputs (a, b, c, and e at
-// those of a mask or of what a score program reads), and values on the way.
+// The second gradient: what attention_grad was given, what arrived at its outputs (a, b, c, and e
+// at those of a mask or of what a score program reads), and values on the way.
 typedef struct {
     tni_grad_args     *r;
     tni_attention_args t;
@@ -80,8 +80,8 @@ typedef struct {
     tn_tensor         *raw, *value[TNI_SCORE_OPS], *e[TNI_SCORE_SOURCES];
 } second;
 
-// Keys and values are repeated for the query heads that they serve, so that all else has H heads. False if
-// something could not be recorded.
+// Keys and values are repeated for the query heads that they serve, so that all else has H heads.
+// False if something could not be recorded.
 static bool begin_second(second *s, tni_grad_args *r)
 {
     const tni_attr *attr = &r->n->attr;
@@ -129,12 +129,12 @@ static tn_tensor *sum_of(tn_tensor *a, tn_tensor *b)
     return a && b ? tn_add(a, b) : a ? a : b;
 }
 
-// With the weights p, dp = g v' and the scores' gradient ds = p (dp - sum(p dp)), attention_grad returns
-// scale dr k, scale dr' q, p' g and ds times the slope of what was read beside the scores; dr is ds, or ds times the
-// slope of a score program. Their gradients arrive as a, b, c and e. From
-// these follow m, the gradient of dr, x, that of ds, w, that of p, and z, through the softmax, that of the scores. Dropout
-// (drop) is in p' g and in dp. All of it depends only on queries, keys, values, the extras and g; the result
-// and the log-sums, further sources of the op, get none.
+// With the weights p, dp = g v' and the scores' gradient ds = p (dp - sum(p dp)), attention_grad
+// returns scale dr k, scale dr' q, p' g and ds times the slope of what was read beside the scores;
+// dr is ds, or ds times the slope of a score program. Their gradients arrive as a, b, c and e. From
+// these follow m, the gradient of dr, x, that of ds, w, that of p, and z, through the softmax, that
+// of the scores. Dropout (drop) is in p' g and in dp. All of it depends only on queries, keys,
+// values, the extras and g; the result and the log-sums, further sources of the op, get none.
 void tni_grad_attention_grad(tni_grad_args *r)
 {
     const tni_attr *attr  = &r->n->attr;

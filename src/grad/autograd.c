@@ -154,8 +154,8 @@ void tn_zero_grad(tn_tensor *x)
 
 // ---- walks -------------------------------------------------------------------------------------
 
-// The walk sees pairs of real numbers: while it runs, complex tensors are shown as such. Which of n are complex, as
-// bits; and those of the bits, shown one way or the other.
+// The walk sees pairs of real numbers: while it runs, complex tensors are shown as such. Which of n
+// are complex, as bits; and those of the bits, shown one way or the other.
 static uint64_t complex_among(int n, tn_tensor *const *x)
 {
     uint64_t marks = 0;
@@ -169,8 +169,8 @@ static void show_complex(tn_tensor *const *x, uint64_t marks, bool complex)
         if (marks >> i & 1) x[i]->complex = complex;
 }
 
-// Whether outputs y and their gradients gy are both complex or both real; a complex y needs a gy, since the direction of
-// the change of a complex number is not given by 1.
+// Whether outputs y and their gradients gy are both complex or both real; a complex y needs a gy,
+// since the direction of the change of a complex number is not given by 1.
 static bool complex_match(tn_ctx *cx, const char *op, int n, tn_tensor *const *y,
                           tn_tensor *const *gy)
 {

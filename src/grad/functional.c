@@ -1,11 +1,12 @@
-// Derivatives of functions: products with the Jacobian from either side, Jacobians and Hessians. Each calls the function
-// once, at values that stand for the arguments, and differentiates what it recorded; rows of a matrix are one backward
-// pass each.
+// Derivatives of functions: products with the Jacobian from either side, Jacobians and Hessians.
+// Each calls the function once, at values that stand for the arguments, and differentiates what it
+// recorded; rows of a matrix are one backward pass each.
 #include "grad/grad.h"
 
 enum { MOST = 16 };  // arguments of a function
 
-// A call being differentiated: y = f(at). Its scope has gradient mode on; results leave it by give_out.
+// A call being differentiated: y = f(at). Its scope has gradient mode on; results leave it by
+// give_out.
 typedef struct {
     tn_ctx     *cx;
     tn_scope   *scope;
@@ -24,8 +25,8 @@ static tn_tensor *stand_in(const char *op, tn_tensor *x)
     return x ? tn_requires_grad(x, true) : NULL;
 }
 
-// Checks the arguments, opens the scope and calls f; v, if there are any, have the shapes and dtypes of x. False,
-// reported, with no scope left.
+// Checks the arguments, opens the scope and calls f; v, if there are any, have the shapes and
+// dtypes of x. False, reported, with no scope left.
 static bool begin_call(function_call *c, tn_function *f, int n, tn_tensor *const *x, void *user,
                        tn_tensor *const *v)
 {
@@ -103,8 +104,8 @@ tn_status tn_vjp(tn_function *f, int n, tn_tensor *const *x, void *user, tn_tens
     return status;
 }
 
-// The product from the left is linear in its vector u, so that its own derivative by u, in the direction v, is the
-// product from the right, wherever u is.
+// The product from the left is linear in its vector u, so that its own derivative by u, in the
+// direction v, is the product from the right, wherever u is.
 tn_status tn_jvp(tn_function *f, int n, tn_tensor *const *x, void *user, tn_tensor *const *v,
                  tn_tensor **y, tn_tensor **dy)
 {
@@ -126,8 +127,8 @@ tn_status tn_jvp(tn_function *f, int n, tn_tensor *const *x, void *user, tn_tens
     return status;
 }
 
-// The derivatives of y's elements by each of at, one row of the matrix after the other: j[i] has y's shape, then that of
-// at[i].
+// The derivatives of y's elements by each of at, one row of the matrix after the other: j[i] has
+// y's shape, then that of at[i].
 static bool rows_of(function_call *c, tn_tensor *y, tn_tensor **j)
 {
     int64_t     count = tn_count(y);

@@ -18,8 +18,8 @@ tn_tensor *tni_record_at_view(tn_ctx *cx, int op, int rank, const int64_t *size,
 // is one.
 tn_tensor *tni_add_gradients(tn_ctx *cx, tn_tensor *a, tn_tensor *b);
 
-// The nodes of recomputed layers for which a walk recorded copies (recompute.c); each has `copy` set until
-// tni_recomputed_free. Begins as zeros.
+// The nodes of recomputed layers for which a walk recorded copies (recompute.c); each has `copy`
+// set until tni_recomputed_free. Begins as zeros.
 typedef struct {
     size_t     count, cap;
     tni_node **node;
@@ -27,8 +27,8 @@ typedef struct {
 
 // Whether a walk computes n again instead of keeping its value from the forward pass.
 bool tni_is_recomputed(const tni_node *n);
-// Records copies of the nodes of n's region from which any of `count` nodes of a walk, those that lead
-// to something, is computed. False, reported by the op's name.
+// Records copies of the nodes of n's region from which any of `count` nodes of a walk, those that
+// lead to something, is computed. False, reported by the op's name.
 bool tni_recompute_region(tn_ctx *cx, const char *op, tni_recomputed *r, const tni_node *n,
                           size_t count, tni_node *const *node, const bool *leads);
 void tni_recomputed_free(tn_ctx *cx, tni_recomputed *r);

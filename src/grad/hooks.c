@@ -1,7 +1,8 @@
-// Hooks: functions of the program that a backward pass calls with the gradient of a value, when it knows all of it.
+// Hooks: functions of the program that a backward pass calls with the gradient of a value, when it
+// knows all of it.
 //
-// The walk records gradients, it computes none: a hook gets a gradient that is not computed yet, and what it makes of it is part of the
-// same plan. That is why it cannot read numbers.
+// The walk records gradients, it computes none: a hook gets a gradient that is not computed yet,
+// and what it makes of it is part of the same plan. That is why it cannot read numbers.
 //
 //   a value that is no leaf    when the walk comes to its node: all that read it have run, and its gradient is whole
 //   a leaf                     at its oldest node, where the walk adds up what its states got

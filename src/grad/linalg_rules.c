@@ -1,6 +1,6 @@
-// The gradients of linear algebra, written with products and with calls of the same row, so that they
-// can be differentiated any further. Giles, "Collected matrix derivative results"; what each is of is in
-// tni_linalg_kind.
+// The gradients of linear algebra, written with products and with calls of the same row, so that
+// they can be differentiated any further. Giles, "Collected matrix derivative results"; what each
+// is of is in tni_linalg_kind.
 #include "ops/linalg.h"
 #include "ops/op_functions.h"
 
@@ -36,8 +36,8 @@ static tn_tensor *half_lower(tn_tensor *x)
 }
 
 // x' s = x for s symmetric: l^-T x l^-1.
-// From da = dl l' + l dl': l^-1 da l^-T is s + s', where s = l^-1 dl is lower, so that dl = l (the half of it). The gradient is
-// that of a symmetric matrix: both triangles get a half.
+// From da = dl l' + l dl': l^-1 da l^-T is s + s', where s = l^-1 dl is lower, so that dl = l (the
+// half of it). The gradient is that of a symmetric matrix: both triangles get a half.
 static void grad_cholesky(tni_grad_args *r)
 {
     struct tni_attr_linalg t = { .transposed = true };
@@ -49,8 +49,8 @@ static void grad_cholesky(tni_grad_args *r)
 }
 
 // op(a) x = b: gb = op(a)^-T g, and -gb x' for op(a), of which only a triangle may count.
-// The factors of a are used again, so that the gradient costs no second factorization; the right sides get their gradient in any case,
-// since a's is made of it.
+// The factors of a are used again, so that the gradient costs no second factorization; the right
+// sides get their gradient in any case, since a's is made of it.
 static void grad_solve(tni_grad_args *r)
 {
     struct tni_attr_linalg how = r->n->attr.linalg;
@@ -66,8 +66,9 @@ static void grad_solve(tni_grad_args *r)
     else r->gx[0] = how.upper ? tn_triu(ga, how.unit) : tn_tril(ga, -(int64_t)how.unit);
 }
 
-// (gq + q (s + s' - diag s)) r^-T, with s the upper triangle of gr r' - q' gq, for q with as many columns as r.
-// The rows of a complete q beyond those of r are not determined by the matrix, and have no gradient.
+// (gq + q (s + s' - diag s)) r^-T, with s the upper triangle of gr r' - q' gq, for q with as many
+// columns as r. The rows of a complete q beyond those of r are not determined by the matrix, and
+// have no gradient.
 static void grad_qr(tni_grad_args *r, tni_node **n)
 {
     tn_tensor *gr = r->out_g[0], *gq = r->out_g[1], *R = tni_wrap_node(r->cx, *n);
@@ -86,7 +87,8 @@ static void grad_qr(tni_grad_args *r, tni_node **n)
 }
 
 // 1 / (w_j - w_i) off the diagonal, 0 on it.
-// The diagonal of the gaps is 0, and gets a 1 before it is divided by, so that no infinity has to be taken out afterwards.
+// The diagonal of the gaps is 0, and gets a 1 before it is divided by, so that no infinity has to
+// be taken out afterwards.
 static tn_tensor *inverse_gaps(tn_tensor *w)
 {
     tn_tensor *gap = tn_sub(tn_unsqueeze(w, -2), tn_unsqueeze(w, -1)), *eye = tni_eye_like(w);
@@ -94,8 +96,8 @@ static tn_tensor *inverse_gaps(tn_tensor *w)
 }
 
 // v (diag gw + (v' gv) / gaps) v'.
-// From dw = diag(v' da v) and dv = v ((v' da v) / gaps). Equal eigenvalues have no gradient of their vectors: gaps of 0 give
-// infinities, as in PyTorch.
+// From dw = diag(v' da v) and dv = v ((v' da v) / gaps). Equal eigenvalues have no gradient of
+// their vectors: gaps of 0 give infinities, as in PyTorch.
 static void grad_eigh(tni_grad_args *r, tni_node **n)
 {
     tn_tensor *v = tni_linalg_output(r->cx, n, 1), *w = tni_wrap_node(r->cx, *n), *s;
@@ -111,8 +113,8 @@ static tn_tensor *skew(tn_tensor *x)
     return tn_sub(x, tni_mT(x));
 }
 
-// u ((skew(u' gu) / gaps) s + s (skew(v' gv) / gaps) + diag gs) v', and what gu and gv have outside of the
-// spaces of u and v. Gaps are those of the squares.
+// u ((skew(u' gu) / gaps) s + s (skew(v' gv) / gaps) + diag gs) v', and what gu and gv have outside
+// of the spaces of u and v. Gaps are those of the squares.
 // Vectors of square factors beyond the singular values are not determined either.
 static void grad_svd(tni_grad_args *r, tni_node **n)
 {
@@ -145,8 +147,8 @@ static void grad_svd(tni_grad_args *r, tni_node **n)
     r->gx[0] = gx;
 }
 
-// g det a^-T. Pivots of a singular matrix that are 0 count as tiny ones, in the determinant as in the
-// inverse, so that a matrix of rank n - 1 gets its cofactors.
+// g det a^-T. Pivots of a singular matrix that are 0 count as tiny ones, in the determinant as in
+// the inverse, so that a matrix of rank n - 1 gets its cofactors.
 // d log|det| = trace(a^-1 da), and d det is det times that.
 static void grad_det(tni_grad_args *r)
 {

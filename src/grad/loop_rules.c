@@ -1,14 +1,15 @@
-// The gradient of a loop: a loop that runs the other way. Its body is the gradient of the forward body, found once for
-// each body by the rules of the table: the body is recorded over placeholders, tn_grad records its gradient, and what
-// that is made of becomes the new body.
+// The gradient of a loop: a loop that runs the other way. Its body is the gradient of the forward
+// body, found once for each body by the rules of the table: the body is recorded over placeholders,
+// tn_grad records its gradient, and what that is made of becomes the new body.
 //
 //   forward    carry, x[t], consts                          -> carry', y[t]
 //   backward   gradient of carry', further: those of y[t],  -> gradient of carry, those of x[t]
 //              x[t], carries, values kept of step t
 //
-// What the backward body reads of the forward one is kept (products, folds, costly maps: outputs that the forward loop
-// gets for it) or computed again (cheap maps). The gradient of a constant is a sum over all steps. Where it is a
-// product or a sum over rows in each step, its operands are stacked and it is one product, or sum, behind the loop:
+// What the backward body reads of the forward one is kept (products, folds, costly maps: outputs
+// that the forward loop gets for it) or computed again (cheap maps). The gradient of a constant is
+// a sum over all steps. Where it is a product or a sum over rows in each step, its operands are
+// stacked and it is one product, or sum, behind the loop:
 //
 //   gw = sum over t of h[t]' @ g[t]     ->     (T B, n)' @ (T B, m)
 //
@@ -31,8 +32,8 @@
 //   %9 view    (H, B)  h            transposed
 //   %10 matmul (H, H)  %9 %6        the gradient of w in this step
 //
-// The backward body has g as its carry, h' and what arrives at h as slices, w as its constant; its outputs are %8 plus
-// that, and %6. %10 is no part of it: its endings are, for h, x and w,
+// The backward body has g as its carry, h' and what arrives at h as slices, w as its constant; its
+// outputs are %8 plus that, and %6. %10 is no part of it: its endings are, for h, x and w,
 //
 //   0 CARRY 0                       the gradient of h: the last g
 //   1 INPUT h, 2 STACK 0, 3 PRODUCT 1 2      of w: the stacks of h and of %6, (T B, H)' @ (T B, H)
@@ -43,8 +44,8 @@
 
 #include <string.h>
 
-// Maps from this cost on are kept for the backward body, cheaper ones are computed again: exp and its like. In memory
-// a value costs about as much as eight additions.
+// Maps from this cost on are kept for the backward body, cheaper ones are computed again: exp and
+// its like. In memory a value costs about as much as eight additions.
 enum { COSTLY = 8, MOST_ENDINGS = 4 * TNI_LOOP_INPUTS };
 
 // What an input of the backward body, or a node of the forward one, is outside of it.
@@ -63,8 +64,8 @@ typedef struct {
     int  index;
 } meaning;
 
-// How the gradient of an input is made of the backward loop's results, as a list of steps of which each uses earlier
-// ones.
+// How the gradient of an input is made of the backward loop's results, as a list of steps of which
+// each uses earlier ones.
 typedef struct {
     enum { END_CARRY, END_STACK, END_INPUT, END_PRODUCT, END_SUM, END_ADD, END_CAST, END_VIEW } how;
     int      a, b;            // steps; of CARRY and STACK an output of the backward body
@@ -75,8 +76,9 @@ typedef struct {
     tni_view view;            // VIEW
 } ending;
 
-// The gradient of a body for some outputs and some inputs, as bits. carry[i]: which carry the backward carry i belongs
-// to, or for those that add up, ~ the constant's input. Invariant: belongs to its loop and dies with it.
+// The gradient of a body for some outputs and some inputs, as bits. carry[i]: which carry the
+// backward carry i belongs to, or for those that add up, ~ the constant's input. Invariant: belongs
+// to its loop and dies with it.
 struct tni_loop_grad {
     tni_loop_grad *next;
     uint32_t       given;
@@ -89,8 +91,8 @@ struct tni_loop_grad {
     int result[TNI_LOOP_INPUTS];  // by input of the forward body: 1 + its ending; 0: none
 };
 
-// A gradient being found. x: tensors that stand for the inputs; copy: the forward nodes over them, by place in the
-// body; gy: the gradients of outputs; before: those of carries before the step.
+// A gradient being found. x: tensors that stand for the inputs; copy: the forward nodes over them,
+// by place in the body; gy: the gradients of outputs; before: those of carries before the step.
 typedef struct {
     tn_ctx        *cx;
     tni_loop      *l;
@@ -107,7 +109,7 @@ typedef struct {
     int            stacks;
 } derivation;
 
-// ---- the body over placeholders ------------------------------------------------------------------
+// ---- the body over placeholders ----------------------------------------------------------------
 
 // Every input gets a gradient if it can have one; which are needed is asked later.
 static bool make_leaves(derivation *v)
@@ -124,8 +126,8 @@ static bool make_leaves(derivation *v)
     return true;
 }
 
-// Records the body's nodes once more, with history. A primary of several outputs passes on their gradients although it
-// may be no float itself.
+// Records the body's nodes once more, with history. A primary of several outputs passes on their
+// gradients although it may be no float itself.
 static bool copy_nodes(derivation *v)
 {
     const tni_loop *l    = v->l;
@@ -168,8 +170,8 @@ static int find_node(int count, tni_node *const *list, const tni_node *n)
     return -1;
 }
 
-// What a node of the recorded gradient is outside of the body; OF_NOTHING if it is computed inside. A costly value of
-// the forward body becomes an output of that, if there is room.
+// What a node of the recorded gradient is outside of the body; OF_NOTHING if it is computed inside.
+// A costly value of the forward body becomes an output of that, if there is room.
 static meaning meaning_of(const derivation *v, const tni_node *n)
 {
     tni_loop *l  = v->l;
@@ -190,7 +192,7 @@ static meaning meaning_of(const derivation *v, const tni_node *n)
     return (meaning){ k < l->carries ? OF_NEXT : OF_OUT, k };
 }
 
-// ---- sums over steps -----------------------------------------------------------------------------
+// ---- sums over steps ---------------------------------------------------------------------------
 
 // Appends a step to the list of endings; -1 if that is full.
 static int add_ending(derivation *v, ending e)
@@ -223,7 +225,8 @@ static tni_node *transposed(tni_node *n)
     return t ? x : NULL;
 }
 
-// How the sum of n over all steps is made of stacks; -1 if it has to be added up in the loop. Linear ops pass it on.
+// How the sum of n over all steps is made of stacks; -1 if it has to be added up in the loop.
+// Linear ops pass it on.
 static int sum_over_steps(derivation *v, tni_node *n, int depth)
 {
     ending e = { .how = END_PRODUCT };
@@ -261,7 +264,7 @@ static int sum_over_steps(derivation *v, tni_node *n, int depth)
     return e.a < 0 ? -1 : add_ending(v, e);
 }
 
-// ---- finding a gradient --------------------------------------------------------------------------
+// ---- finding a gradient ------------------------------------------------------------------------
 
 // A tensor that stands for a gradient.
 static tn_tensor *like_node(derivation *v, const tni_node *n)
@@ -269,8 +272,8 @@ static tn_tensor *like_node(derivation *v, const tni_node *n)
     return tni_wrap(v->cx, tni_placeholder(v->cx, (tn_dtype)n->dtype, n->rank, n->size));
 }
 
-// Asks for the gradients of the recorded body, g[i] of input i; NULL: none is needed. Gradients of all carries are,
-// since they go from step to step.
+// Asks for the gradients of the recorded body, g[i] of input i; NULL: none is needed. Gradients of
+// all carries are, since they go from step to step.
 static bool record_gradient(derivation *v, tn_tensor **g)
 {
     const tni_loop *l = v->l;
@@ -407,8 +410,8 @@ static bool add_seed(derivation *v, tni_node *n, meaning m)
     return true;
 }
 
-// Finds among the nodes that the roots are made of those that are inputs of the backward body: what differs from step
-// to step, then (constants) constants. The list grows while it is read.
+// Finds among the nodes that the roots are made of those that are inputs of the backward body: what
+// differs from step to step, then (constants) constants. The list grows while it is read.
 static bool find_seeds(derivation *v, bool constants)
 {
     tni_node **list  = NULL;
@@ -477,8 +480,8 @@ static void forget_grads(tni_loop *l)
     }
 }
 
-// The gradient of a body, found or made. In a scope of its own, so that what is recorded dies; a walk may be in
-// progress, which does not meet it.
+// The gradient of a body, found or made. In a scope of its own, so that what is recorded dies; a
+// walk may be in progress, which does not meet it.
 static const tni_loop_grad *gradient_of(tn_ctx *cx, tni_loop *l, uint32_t given, uint64_t need)
 {
     for (tni_loop_grad *d = l->grads; d; d = d->next)
@@ -511,7 +514,7 @@ static const tni_loop_grad *gradient_of(tn_ctx *cx, tni_loop *l, uint32_t given,
     return l->grads = d;
 }
 
-// ---- the rule ------------------------------------------------------------------------------------
+// ---- the rule ----------------------------------------------------------------------------------
 
 // The tensor that is meant, outside of the loop: a stack for what differs from step to step.
 static tn_tensor *outside(tni_grad_args *r, tni_node **n, meaning m)
@@ -543,8 +546,8 @@ static tn_tensor *first_carry(tni_grad_args *r, int carry)
     return tn_zeros(r->cx, (tn_dtype)n->dtype, n->rank, n->size);
 }
 
-// A stack (T, ...) of matrices as one matrix whose inner axis is that of all steps: (T, k, n) as (T k, n), or, where
-// each is turned, (T, n, k) as the same.
+// A stack (T, ...) of matrices as one matrix whose inner axis is that of all steps: (T, k, n) as (T
+// k, n), or, where each is turned, (T, n, k) as the same.
 static tn_tensor *joined(tn_tensor *x, bool inner_last)
 {
     if (!x) return NULL;
@@ -599,8 +602,9 @@ static bool find_sources(tni_grad_args *r, const tni_loop_grad *d, tni_node **n,
     return true;
 }
 
-// Records the backward loop and what is computed of its results. The gradient is kept with the body, one for each set of
-// outputs that gradients arrive at and of inputs that need one: a training step has the same every time.
+// Records the backward loop and what is computed of its results. The gradient is kept with the
+// body, one for each set of outputs that gradients arrive at and of inputs that need one: a
+// training step has the same every time.
 void tni_grad_loop(tni_grad_args *r)
 {
     const struct tni_attr_loop *a     = &r->n->attr.loop;

@@ -1,9 +1,9 @@
-// Values that a backward pass computes again. What a layer records that is set to be recomputed is a
-// region. When the walk first needs values of it, its nodes are recorded once more, over the same
+// Values that a backward pass computes again. What a layer records that is set to be recomputed is
+// a region. When the walk first needs values of it, its nodes are recorded once more, over the same
 // inputs and with the same attributes, random counters among them. Rules then read the copies, and
 // the values of the forward pass die where that last reads them. As plans run in the order of
-// recording, the copies run right before the gradients that read them; fusion keeps them apart
-// from the forward pass (tni_same_pass).
+// recording, the copies run right before the gradients that read them; fusion keeps them apart from
+// the forward pass (tni_same_pass).
 #include "grad/grad.h"
 
 #include <string.h>
@@ -42,8 +42,8 @@ static bool list_region(tn_ctx *cx, tni_recomputed *r, uint32_t region, size_t c
     return true;
 }
 
-// The source of a copy: the source's copy, or itself. A value that was not stored is computed again, as
-// when a tensor is asked for.
+// The source of a copy: the source's copy, or itself. A value that was not stored is computed
+// again, as when a tensor is asked for.
 static tni_node *source_of_copy(tn_ctx *cx, const char *op, tni_node *src)
 {
     if (src->copy) return src->copy;

@@ -37,8 +37,8 @@ void tni_grad_mul(tni_grad_args *r)
     if (r->need[1]) r->gx[1] = square ? r->gx[0] : tn_mul(r->g, rule_input(r, 0));
 }
 
-// For maximum and minimum: nothing where the other was chosen, half of g at a tie, else g. As in PyTorch, if
-// either input is NaN, so is the result, and both inputs get g.
+// For maximum and minimum: nothing where the other was chosen, half of g at a tie, else g. As in
+// PyTorch, if either input is NaN, so is the result, and both inputs get g.
 static tn_tensor *unless_less(tn_tensor *g, tn_tensor *lost, tn_tensor *tie)
 {
     return tn_where(lost, tn_zeros_like(g), tn_where(tie, tn_mul_s(g, 0.5), g));
@@ -147,8 +147,8 @@ void tni_grad_pow(tni_grad_args *r)
               *g    = tni_widen(r->g);
     tn_tensor *zero = tn_zeros_like(g);
     if (r->need[0]) {
-        // The branch not taken stays finite at a = 0, so that its own gradient does. A number stays one,
-        // and so is not rounded to a's dtype before 1 is taken from it.
+        // The branch not taken stays finite at a = 0, so that its own gradient does. A number stays
+        // one, and so is not rounded to a's dtype before 1 is taken from it.
         tn_tensor *one  = tni_number_like(b, 1);
         tn_tensor *none = tn_eq_s(b, 0), *safe = tn_where(none, one, b);
         tn_tensor *gx = tn_mul(g, tn_mul(b, tn_pow(a, tn_sub_s(safe, 1))));
@@ -162,8 +162,8 @@ void tni_grad_pow(tni_grad_args *r)
     }
 }
 
-// (1 - t^2) (u' + x (u'' / 2 - t u'^2)) with t = tanh(u), u = c (x + k x^3). Past 16 nothing is left of
-// 1 - t^2, and what it is multiplied with would overflow.
+// (1 - t^2) (u' + x (u'' / 2 - t u'^2)) with t = tanh(u), u = c (x + k x^3). Past 16 nothing is
+// left of 1 - t^2, and what it is multiplied with would overflow.
 void tni_grad_gelu_slope(tni_grad_args *r)
 {
     const double c = 0.79788456080286535588, k = 0.044715;  // c: sqrt(2 / pi)
@@ -307,8 +307,8 @@ static tn_tensor *first_gradient(tni_grad_args *r, const sorted_reduction *l)
     key              = tn_where(tn_eq(x, y), place, key);
     tn_tensor *least = key ? tni_reduce(TNI_min, "min", key, r->n->attr.reduce.axes, true) : NULL;
     if (inside) least = tn_where(tn_eq_s(y, -INFINITY), cast_like(inside, place), least);
-    // The index tells the winner, a NaN's by its negative, so that the windows are not read again; unless they are
-    // along memory: then this is the kernel that reads them.
+    // The index tells the winner, a NaN's by its negative, so that the windows are not read again;
+    // unless they are along memory: then this is the kernel that reads them.
     bool by_index = least && !folds_neighbours(r->n);
     if (by_index) least = tn_abs(least);
     tn_tensor *hit = tn_eq(tn_permute(by_index ? place : key, rank, l->order),
@@ -438,7 +438,8 @@ void tni_grad_gather(tni_grad_args *r)
                               rule_input(r, 1), r->g);
 }
 
-// Whether an element is the last one that was written to its place: the number of the last is written where it was.
+// Whether an element is the last one that was written to its place: the number of the last is
+// written where it was.
 static tn_tensor *is_last_write(tn_tensor *x, int axis, tn_tensor *index)
 {
     tn_tensor *number = tni_places_along(index, axis);

@@ -57,8 +57,8 @@ static tn_tensor *reordered(tn_tensor *g, const int *order, const tni_view *base
 
 // A box is how a slice or a strided view reads: a contiguous range of each axis of some shape of
 // its base.
-// A shape of the base in which a view covers count[j] places of axis j from start[j] on, and nothing
-// else.
+// A shape of the base in which a view covers count[j] places of axis j from start[j] on, and
+// nothing else.
 typedef struct {
     int     rank;
     int64_t size[TN_MAX_RANK], start[TN_MAX_RANK], count[TN_MAX_RANK];
@@ -154,16 +154,18 @@ static tn_tensor *pad_box(tn_tensor *g, const tni_view *v, const tni_view *base,
     return tn_reshape(g, base->rank, base->size);
 }
 
-// ---- windows that overlap ------------------------------------------------------------------------
+// ---- windows that overlap ----------------------------------------------------------------------
 
-// The axes of a view along one axis of its base: `outer` goes over windows that begin `step` places apart,
-// `inner` over the places of a window; -1: there is none. taps: how many windows have a place in common, at most.
+// The axes of a view along one axis of its base: `outer` goes over windows that begin `step` places
+// apart, `inner` over the places of a window; -1: there is none. taps: how many windows have a
+// place in common, at most.
 typedef struct {
     int     outer, inner;
     int64_t step, taps;
 } window_axis;
 
-// The most terms that a place is the sum of: those of windows of 3 x 3 or 4 x 4 places at every second one.
+// The most terms that a place is the sum of: those of windows of 3 x 3 or 4 x 4 places at every
+// second one.
 enum { MOST_TERMS = 4 };
 
 // Finds the axis of the base along which a stride goes, and how many places it goes.
@@ -179,8 +181,8 @@ static int axis_of_stride(const tni_view *grid, int64_t stride, int64_t *step)
     return at;
 }
 
-// Adds axis i of a view, which goes `step` places, to those along an axis of the base. Of two the one that goes
-// farther is the outer one.
+// Adds axis i of a view, which goes `step` places, to those along an axis of the base. Of two the
+// one that goes farther is the outer one.
 static bool add_window_axis(window_axis *w, const tni_view *v, int i, int64_t step)
 {
     if (w->inner >= 0) return false;
@@ -197,9 +199,10 @@ static bool add_window_axis(window_axis *w, const tni_view *v, int i, int64_t st
     return true;
 }
 
-// Whether a view is windows over whole axes of its base: w[] says along which, for every axis of the base. Not along
-// the last one: neighbours in memory would be sums of different terms, which no vector computes. And not at every
-// place: then all terms are read at all places, and adding up stored ones reads less.
+// Whether a view is windows over whole axes of its base: w[] says along which, for every axis of
+// the base. Not along the last one: neighbours in memory would be sums of different terms, which no
+// vector computes. And not at every place: then all terms are read at all places, and adding up
+// stored ones reads less.
 static bool find_windows(const tni_view *v, const tni_view *base, window_axis *w)
 {
     tni_view grid  = tni_view_whole(base->rank, base->size);
@@ -227,8 +230,8 @@ static bool find_windows(const tni_view *v, const tni_view *base, window_axis *w
     return terms <= MOST_TERMS && axes <= TN_MAX_RANK;
 }
 
-// g with the base's axes, or the windows along them, in order, and behind each of the latter the places of a
-// window. at[b]: where those of axis b begin.
+// g with the base's axes, or the windows along them, in order, and behind each of the latter the
+// places of a window. at[b]: where those of axis b begin.
 static tn_tensor *in_window_order(tn_tensor *g, const tni_view *v, const window_axis *w, int rank,
                                   int *at)
 {
@@ -248,8 +251,8 @@ static tn_tensor *in_window_order(tn_tensor *g, const tni_view *v, const window_
     return tn_reshape(tn_permute(g, n, order), axes, size);
 }
 
-// One term: along each axis of the base, part q of the windows' places, of which window i's are those of
-// window i + q's first part. term counts the combinations.
+// One term: along each axis of the base, part q of the windows' places, of which window i's are
+// those of window i + q's first part. term counts the combinations.
 static tn_tensor *window_term(tn_tensor *g, const window_axis *w, int rank, const int *at,
                               int64_t term)
 {
@@ -280,9 +283,9 @@ static tn_tensor *window_sum(tn_tensor *g, const window_axis *w, int rank, const
     return sum;
 }
 
-// Adds up what windows of few places read, as a sum of maps, which is computed where it is read: place
-// m step + r is that of part q of window m - q, for every q. Along a base's axis that no axis of the view goes
-// along there is one place.
+// Adds up what windows of few places read, as a sum of maps, which is computed where it is read:
+// place m step + r is that of part q of window m - q, for every q. Along a base's axis that no axis
+// of the view goes along there is one place.
 static tn_tensor *fold_windows(tn_tensor *g, const tni_view *v, const tni_view *base,
                                const window_axis *w)
 {
@@ -304,7 +307,8 @@ static tn_tensor *fold_windows(tn_tensor *g, const tni_view *v, const tni_view *
 
 // By kind, cheapest first: broadcast axes are summed; a mere reordering is undone; a box is padded
 // with zeros; overlapping windows are folded (elements added up where they were read), by maps if
-// few of them have a place in common; and any other view that reads each place once is written into zeros.
+// few of them have a place in common; and any other view that reads each place once is written into
+// zeros.
 tn_tensor *tni_unview(tn_ctx *cx, tn_tensor *g, tni_view v, const tni_view *base)
 {
     int      order[TN_MAX_RANK];
@@ -341,16 +345,17 @@ static tni_node *reshaped(tn_tensor *g)
     return all && tni_shape_count(v.rank, v.size) == tni_node_count(base) ? base : NULL;
 }
 
-// A gradient among zeros: x covers `count` places of an axis from `start` on, and all of the other axes.
+// A gradient among zeros: x covers `count` places of an axis from `start` on, and all of the other
+// axes.
 typedef struct {
     tni_node *x;
     int       axis;
     int64_t   start, count;
 } piece;
 
-// Whether x is the whole result of a library call, which may write it anywhere, or a concat of such. What
-// a kernel computes is better added where it is read, except in the body of a loop, whose kernels store their results
-// side by side (plan/decide.c: fill_concats).
+// Whether x is the whole result of a library call, which may write it anywhere, or a concat of
+// such. What a kernel computes is better added where it is read, except in the body of a loop,
+// whose kernels store their results side by side (plan/decide.c: fill_concats).
 static bool is_result(const tn_ctx *cx, const tni_node *x)
 {
     tni_view v     = tni_node_layout(x);
@@ -394,9 +399,9 @@ static int list_sources(tn_ctx *cx, const piece *p, tn_tensor **list, int room)
     return n;
 }
 
-// The sum of two gradients that are side by side, as gradients of queries, keys and values that are slices
-// of one projection: a concat, which calls can write their results into, instead of two pads. NULL, not
-// reported, if they are not.
+// The sum of two gradients that are side by side, as gradients of queries, keys and values that are
+// slices of one projection: a concat, which calls can write their results into, instead of two
+// pads. NULL, not reported, if they are not.
 static tn_tensor *join_pieces(tn_ctx *cx, tn_tensor *a, tn_tensor *b)
 {
     enum { MOST = 16 };  // a concat of more sources is no kernel (decide.c)
@@ -421,8 +426,8 @@ static tn_tensor *join_pieces(tn_ctx *cx, tn_tensor *a, tn_tensor *b)
     return before[p.axis] || after[p.axis] ? tn_pad(y, before, after, 0) : y;
 }
 
-// Gradients that are side by side are joined. Two that are reshaped wholes of values of one shape are
-// added in that shape: the sum then fuses with what computed them, and one reshape follows.
+// Gradients that are side by side are joined. Two that are reshaped wholes of values of one shape
+// are added in that shape: the sum then fuses with what computed them, and one reshape follows.
 tn_tensor *tni_add_gradients(tn_ctx *cx, tn_tensor *a, tn_tensor *b)
 {
     tni_node  *x = reshaped(a), *y = reshaped(b);

@@ -263,8 +263,8 @@ static tn_tensor *gradient_at(const walk *k, const tni_node *output)
     return output->mark ? k->g[output->mark - 1] : NULL;
 }
 
-// The node that a rule takes values from: n, or its copy if n is part of a layer that is recomputed,
-// whose values are then computed again here. NULL, reported, on failure.
+// The node that a rule takes values from: n, or its copy if n is part of a layer that is
+// recomputed, whose values are then computed again here. NULL, reported, on failure.
 static tni_node *node_with_values(walk *k, tni_node *n)
 {
     if (!n->copy && tni_is_recomputed(n) &&
@@ -305,8 +305,8 @@ static bool has_gradient(const walk *k, size_t i)
     return false;
 }
 
-// A leaf has a node for each state, and each of them gets a part of its gradient. If it has hooks, the parts are added up at its oldest
-// node, where the hooks run once.
+// A leaf has a node for each state, and each of them gets a part of its gradient. If it has hooks,
+// the parts are added up at its oldest node, where the hooks run once.
 static bool gather_leaf(walk *k, size_t i)
 {
     const tni_node *n     = k->node[i];
@@ -422,7 +422,8 @@ static bool remember_walked(walk *k)
 }
 
 // busy keeps recording from evaluating in the middle of the walk: marks and pointers into the graph
-// would not survive it. Autocast is off: a gradient is computed in the dtype of what it is for. A failure that was not reported can only be memory.
+// would not survive it. Autocast is off: a gradient is computed in the dtype of what it is for. A
+// failure that was not reported can only be memory.
 tn_status tni_grad_walk(tn_ctx *cx, const tni_walk_args *w, bool mark_spent)
 {
     walk     k        = { .cx = cx, .w = w };

@@ -7,8 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-// Elements that are compared at a time, in blocks for the threads; and the most such pieces where parts are compared whose numbers may differ: logits of a thousand
-// million elements would take seconds.
+// Elements that are compared at a time, in blocks for the threads; and the most such pieces where
+// parts are compared whose numbers may differ: logits of a thousand million elements would take
+// seconds.
 enum { PIECE = 1 << 20, BLOCK = 1 << 11, PIECES = 32 };
 
 // ---- times -------------------------------------------------------------------------------------
@@ -22,7 +23,8 @@ int tni_repeats_for(const tni_engine *e, double seconds)
 
 // ---- results -----------------------------------------------------------------------------------
 
-// Part of a value by which two orders of summing may differ: some units of the dtype in which results are stored.
+// Part of a value by which two orders of summing may differ: some units of the dtype in which
+// results are stored.
 static double tolerance_of(tn_dtype dt)
 {
     switch (dt) {
@@ -34,12 +36,14 @@ static double tolerance_of(tn_dtype dt)
     }
 }
 
-// What two results differ by. most: the largest finite number that is wanted; excess: the most by which a difference is beyond a part of what is wanted.
+// What two results differ by. most: the largest finite number that is wanted; excess: the most by
+// which a difference is beyond a part of what is wanted.
 typedef struct {
     double most, excess;
 } distance;
 
-// A piece of two results on the host, one behind the other in memory, and the distance of each of its blocks.
+// A piece of two results on the host, one behind the other in memory, and the distance of each of
+// its blocks.
 typedef struct {
     tn_dtype dt;
     int64_t  n;
@@ -61,7 +65,8 @@ static piece *take_piece(tn_ctx *cx, tn_dtype dt, int64_t n, double part)
     return p;
 }
 
-// Copies the piece of two results that begins at an element; they have n. False if the device does not give them.
+// Copies the piece of two results that begins at an element; they have n. False if the device does
+// not give them.
 static bool load_piece(tn_ctx *cx, piece *p, const char *have, const char *want, int64_t at,
                        int64_t n)
 {
@@ -78,7 +83,8 @@ static bool bits_agree(const piece *p)
     return !memcmp(p->have, p->want, (size_t)p->n * tni_dtype_size(p->dt));
 }
 
-// Adds an element to a distance. An infinity agrees with itself alone: every part of it is infinite.
+// Adds an element to a distance. An infinity agrees with itself alone: every part of it is
+// infinite.
 static void add_element(distance *d, double have, double want, double part)
 {
     if (isfinite(want) && fabs(want) > d->most) d->most = fabs(want);
@@ -118,15 +124,17 @@ static distance measure_piece(const tn_ctx *cx, piece *p)
     return d;
 }
 
-// Up to a part of each number and a tenth of that of the piece's largest, since sums of both signs can be anything beside what was added.
+// Up to a part of each number and a tenth of that of the piece's largest, since sums of both signs
+// can be anything beside what was added.
 static bool numbers_agree(const tn_ctx *cx, piece *p, double slack)
 {
     distance d = measure_piece(cx, p);
     return isfinite(d.excess) && d.excess <= 0.1 * p->part * d.most + slack;
 }
 
-// Where the i-th of some pieces begins, of n elements: they are as far apart as they can be, and the last one ends with the result, where it would else be
-// a rest of a few elements that have their own largest number.
+// Where the i-th of some pieces begins, of n elements: they are as far apart as they can be, and
+// the last one ends with the result, where it would else be a rest of a few elements that have
+// their own largest number.
 static int64_t piece_at(int64_t n, int64_t i, int64_t some)
 {
     int64_t pieces = (n + PIECE - 1) / PIECE;

@@ -50,8 +50,8 @@ static void look_at_inputs(look *l)
     l->looked = true;
 }
 
-// Looks at what went into the element at[] of the result: for a map one element of each input, for a
-// reduction or scan a line, else everything.
+// Looks at what went into the element at[] of the result: for a map one element of each input, for
+// a reduction or scan a line, else everything.
 static void look_at_sources(look *l, const int64_t *at, bool *nan, bool *inf)
 {
     const tni_call *c = l->c;
@@ -76,8 +76,8 @@ static void look_at_sources(look *l, const int64_t *at, bool *nan, bool *inf)
 
 // ---- blame -------------------------------------------------------------------------------------
 
-// Returns "x = 91.2", "a = 1, b = 0", or, for an op with more sources than can be listed, what they did
-// not contain.
+// Returns "x = 91.2", "a = 1, b = 0", or, for an op with more sources than can be listed, what they
+// did not contain.
 static tni_text sources_text(const look *l, const int64_t *at, bool nan)
 {
     tni_text t = { "" };

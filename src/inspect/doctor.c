@@ -1,5 +1,5 @@
-// tn_doctor: what this build has, what this machine adds to it, and what is missing. It reports only what it
-// has looked at:
+// tn_doctor: what this build has, what this machine adds to it, and what is missing. It reports
+// only what it has looked at:
 //
 //   devices
 //     cpu      ready    aarch64 NEON, 2 threads, BLAS: OpenBLAS 0.3.21 ...
@@ -23,7 +23,8 @@
 
 extern char **environ;
 
-// Prints a line with control characters escaped: variables, paths and what drivers say are not ours.
+// Prints a line with control characters escaped: variables, paths and what drivers say are not
+// ours.
 __attribute__((format(printf, 2, 3))) static void print_line(FILE *f, const char *fmt, ...)
 {
     enum { ROOM = 2048 };  // of a path, or a variable

@@ -1,5 +1,5 @@
-// How far from ref a device may be, element by element. Errors of inputs become errors of the result,
-// and every op that rounds adds its own:
+// How far from ref a device may be, element by element. Errors of inputs become errors of the
+// result, and every op that rounds adds its own:
 //
 //   maps, max, min   the op again with inputs moved up and down by their errors: what changes
 //   sums, products   the op over magnitudes, and over magnitudes made larger by their errors and by
@@ -8,8 +8,8 @@
 //   movement         the errors, moved in the same way
 //   places           (argmax, argsort) unknown as soon as an input has an error
 //
-// The first is no strict bound, since an op may turn between the two ends, but such ops are rare and
-// the allowance for rounding is generous.
+// The first is no strict bound, since an op may turn between the two ends, but such ops are rare
+// and the allowance for rounding is generous.
 #include "inspect/error_bound.h"
 
 #include "device/attention.h"
@@ -18,10 +18,12 @@
 #include <math.h>
 
 // Ops with a bound have at most three inputs. ULPS is how many units in the last place an op's own
-// rounding may take: math functions of GPUs are within 4, and a result is rounded again to its dtype.
+// rounding may take: math functions of GPUs are within 4, and a result is rounded again to its
+// dtype.
 enum { MOST_IN = 3, ULPS = 8 };
 
-// The call, and the work on its bound. twin is the same call with changed inputs and another result.
+// The call, and the work on its bound. twin is the same call with changed inputs and another
+// result.
 typedef struct {
     tni_heap       *heap;
     const tni_call *c;
@@ -67,8 +69,8 @@ static double distance(tn_dtype dt, tni_cell a, tni_cell b)
     return isnan(d) ? INFINITY : d;
 }
 
-// Moves a value by an error; integers by whole steps, rounded away from zero and clipped so that they
-// do not overflow.
+// Moves a value by an error; integers by whole steps, rounded away from zero and clipped so that
+// they do not overflow.
 static tni_cell move_value(tn_dtype dt, tni_cell v, double by)
 {
     static const double far = 0x1p61;
@@ -139,8 +141,8 @@ static void run_moved(bounding *w, tni_cell *result)
                            distance(w->c->out.dtype, result[i], tni_cells(&w->c->out)[i]));
 }
 
-// Tries every combination of inputs moved down, left and moved up: case i is a number with one ternary
-// digit for each input that has an error.
+// Tries every combination of inputs moved down, left and moved up: case i is a number with one
+// ternary digit for each input that has an error.
 static bool by_moving(bounding *w)
 {
     tni_cell *cells[MOST_IN] = { 0 }, *result = alloc_cells(w->heap, &w->c->out);
@@ -202,9 +204,9 @@ static double length(const tni_call *c)
     }
 }
 
-// Returns the relative error that adding up may cause. Sums are computed in f32 or wider, except those
-// that are added to in memory. Errors of n roundings grow like the square root of n if they are
-// independent; 4 is a generous margin.
+// Returns the relative error that adding up may cause. Sums are computed in f32 or wider, except
+// those that are added to in memory. Errors of n roundings grow like the square root of n if they
+// are independent; 4 is a generous margin.
 static double loss(const tni_call *c)
 {
     bool     kept = tni_op_table[c->op].class == TNI_MOVE;
@@ -232,8 +234,8 @@ static void give_magnitudes(bounding *w, int k, tni_cell *cells, bool larger)
     set_input(w, k, cells, TN_F64);
 }
 
-// Runs the op over magnitudes twice, with and without errors added: the difference bounds the error,
-// since cancellation cannot hide anything among magnitudes.
+// Runs the op over magnitudes twice, with and without errors added: the difference bounds the
+// error, since cancellation cannot hide anything among magnitudes.
 static bool by_magnitude(bounding *w)
 {
     const tni_call *c              = w->c;
@@ -274,17 +276,17 @@ static void measure_rows(const tni_arg *x, double *most, double *longest)
     }
 }
 
-// An error in a score is a relative error of the weights and an absolute one of the logarithm of their
-// sum; weights add up to 1. Gradients of keys and values add up over all queries, that of a mask over the
-// scores that each element serves. By the Cauchy-Schwarz inequality a score is at most the product of two
-// rows' lengths.
+// An error in a score is a relative error of the weights and an absolute one of the logarithm of
+// their sum; weights add up to 1. Gradients of keys and values add up over all queries, that of a
+// mask over the scores that each element serves. By the Cauchy-Schwarz inequality a score is at
+// most the product of two rows' lengths.
 //
-// The tensor cores take operands of 16 bits, so weights are rounded before they multiply the values, and
-// in the gradient so are the slopes w (dw - delta) before they multiply keys and queries: each by half an
-// ulp of itself at most. That is a part of the weights, however small the result is in which values of
-// both signs cancel, so that the result's own rounding does not cover it. With |dw| and |delta| at most
-// |g| |v|, and delta of a result that was rounded too, a slope is off by 3/2 ulp w |g| |v|; `slope` has 4.
-// The logarithm is of sums in f32.
+// The tensor cores take operands of 16 bits, so weights are rounded before they multiply the
+// values, and in the gradient so are the slopes w (dw - delta) before they multiply keys and
+// queries: each by half an ulp of itself at most. That is a part of the weights, however small the
+// result is in which values of both signs cancel, so that the result's own rounding does not cover
+// it. With |dw| and |delta| at most |g| |v|, and delta of a result that was rounded too, a slope is
+// off by 3/2 ulp w |g| |v|; `slope` has 4. The logarithm is of sums in f32.
 static void by_lengths(bounding *w)
 {
     tni_attention a = tni_attention_of(w->c);

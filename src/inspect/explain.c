@@ -1,5 +1,5 @@
-// Explaining a plan: its kernels and calls, the bytes they move, the lines they come from, and the memory it
-// was given. Of a two-layer network:
+// Explaining a plan: its kernels and calls, the bytes they move, the lines they come from, and the
+// memory it was given. Of a two-layer network:
 //
 //   3 kernels, 713768 bytes moved, 610344 at least
 //        1  matmul + POINT (64, 128)  668160 bytes
@@ -143,7 +143,8 @@ static void print_source(const account *a, const tni_planned_kernel *k)
     tni_free(h, text);
 }
 
-// A value that only shares a place, as an assignment does, is listed with the first that is computed into it.
+// A value that only shares a place, as an assignment does, is listed with the first that is
+// computed into it.
 const tni_item *tni_next_stored(const tni_graph *g, const tni_plan *p, int32_t i, bool *listed)
 {
     const tni_place *at = i >= 0 ? &p->place[i] : NULL;
@@ -173,8 +174,8 @@ static void print_all_stored(const account *a, tni_plan_step step)
     for (size_t i = 0; k && i < k->seeds; i++) print_stored(a, k->seed[i]);
 }
 
-// Prints what computes a call, if the device tells, and why the bits of its result may differ from run to
-// run, if they may.
+// Prints what computes a call, if the device tells, and why the bits of its result may differ from
+// run to run, if they may.
 static void print_method(const account *a, tni_plan_step step)
 {
     const char *by  = tni_step_method(a->e, a->g, a->p, step);
@@ -329,8 +330,8 @@ bool tni_explain(tni_graph *g, const tni_plan *p, FILE *f, tn_explain_opts o)
 
 // ---- the call ----------------------------------------------------------------------------------
 
-// Builds a plan of its own, so that the kept plans and their counts do not change. A plan that was cut
-// because its kernels spilled is cut here too.
+// Builds a plan of its own, so that the kept plans and their counts do not change. A plan that was
+// cut because its kernels spilled is cut here too.
 static tn_status explain_graph(tn_ctx *cx, tni_graph *g, FILE *f, tn_explain_opts o)
 {
     tni_plan   nothing = { 0 };

@@ -1,5 +1,5 @@
-// Plans as a page: the graph of kernels with the data between them. Here its data is written; what draws it is
-// explain_html.js.
+// Plans as a page: the graph of kernels with the data between them. Here its data is written; what
+// draws it is explain_html.js.
 //
 //   {"plans":[{"title":"plan 3","device":"cpu","kernels":3,"moved":713768,"least":610344,"arena":35328,"bound":35328,
 //     "steps":[{"number":"1","name":"matmul + POINT","sizes":"(64, 128)","bytes":668160,"flops":1.6e7,
@@ -18,8 +18,9 @@ extern const char tni_explain_html_js[];
 // Texts of kernels beyond this many bytes are left out of a page, which opens at once then too.
 enum { MOST_TEXT = 4 << 20, MOST_OPS = 256 };
 
-// A plan on its way into a page. made: by item, 1 + the number of the step that computes it; edge: by step, whether
-// the current step was found to read what it makes. number: of the steps that run, so far.
+// A plan on its way into a page. made: by item, 1 + the number of the step that computes it; edge:
+// by step, whether the current step was found to read what it makes. number: of the steps that run,
+// so far.
 typedef struct {
     tni_json_writer *w;
     tni_engine      *e;
@@ -83,8 +84,8 @@ static void put_edge(writer *x, uint32_t made, const tni_node *n, int64_t bytes,
     tni_json_put(x->w, "]");
 }
 
-// What no step makes by itself, as the result of a concat whose parts are computed in their places, is made by all
-// that write to its place.
+// What no step makes by itself, as the result of a concat whose parts are computed in their places,
+// is made by all that write to its place.
 static void put_read(writer *x, int32_t item, int64_t bytes, int *count)
 {
     const tni_place *at = &x->p->place[item];
@@ -95,8 +96,8 @@ static void put_read(writer *x, int32_t item, int64_t bytes, int *count)
             put_edge(x, x->made[j], x->g->item[j].n, tni_node_bytes(x->g->item[j].n), count);
 }
 
-// Writes [bytes, "f32 (784, 128)"] for a value from before the plan: a parameter, data, an earlier result. It is listed
-// for each source that reads it, since each is read.
+// Writes [bytes, "f32 (784, 128)"] for a value from before the plan: a parameter, data, an earlier
+// result. It is listed for each source that reads it, since each is read.
 static void put_input(writer *x, const tni_node *n, int64_t bytes, int *count)
 {
     put_comma(x->w, count);
@@ -107,9 +108,9 @@ static void put_input(writer *x, const tni_node *n, int64_t bytes, int *count)
     tni_json_put(x->w, "]");
 }
 
-// Writes what a step reads: with inputs, values from before the plan; else those that its steps make. Of a library call
-// with a kernel behind it these are the sources of the call and the buffers of the kernel, except for the result of
-// the call, which stays inside the step.
+// Writes what a step reads: with inputs, values from before the plan; else those that its steps
+// make. Of a library call with a kernel behind it these are the sources of the call and the buffers
+// of the kernel, except for the result of the call, which stays inside the step.
 static void put_reads(writer *x, tni_plan_step step, bool inputs)
 {
     const tni_planned_kernel *k     = step < 0 ? &x->p->kernel[~step] : NULL;
@@ -131,8 +132,8 @@ static void put_reads(writer *x, tni_plan_step step, bool inputs)
     }
 }
 
-// The first step that computes an item is the one that others read from: an update in place comes later, and is
-// an item of its own.
+// The first step that computes an item is the one that others read from: an update in place comes
+// later, and is an item of its own.
 static void mark_made(writer *x, int32_t item)
 {
     if (item >= 0 && !x->made[item]) x->made[item] = (uint32_t)x->number;
@@ -174,8 +175,8 @@ static void put_ops(writer *x, tni_plan_step step)
     tni_json_put(x->w, "]");
 }
 
-// Writes the lines of the program that a step comes from, in the words of the text form. Names of layers come from
-// files and may hold anything, so they are escaped.
+// Writes the lines of the program that a step comes from, in the words of the text form. Names of
+// layers come from files and may hold anything, so they are escaped.
 static void put_lines(writer *x, tni_plan_step step)
 {
     const tni_node *n;

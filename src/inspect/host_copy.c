@@ -1,5 +1,6 @@
-// Copies of device values on the host, as cells of the reference device, and the words that messages use for
-// nodes, elements and values. For checks that look at single elements; nothing here is fast.
+// Copies of device values on the host, as cells of the reference device, and the words that
+// messages use for nodes, elements and values. For checks that look at single elements; nothing
+// here is fast.
 #include "inspect/host_copy.h"
 
 #include "device/ref/ref.h"

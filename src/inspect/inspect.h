@@ -1,5 +1,5 @@
-// Looking at what the engine does: explaining plans, timing and checking steps, reporting memory. Above
-// the engine, which reports its work to an observer (engine/observer.h).
+// Looking at what the engine does: explaining plans, timing and checking steps, reporting memory.
+// Above the engine, which reports its work to an observer (engine/observer.h).
 #ifndef TNI_INSPECT_H
 #define TNI_INSPECT_H
 
@@ -21,14 +21,16 @@ struct tni_inspect {
     tni_tuner      *tuner;         // NULL before anything is tuned
 };
 
-// Prints what a plan for a graph does; source: with the text of its kernels. False when memory is out.
+// Prints what a plan for a graph does; source: with the text of its kernels. False when memory is
+// out.
 bool tni_explain(tni_graph *g, const tni_plan *p, FILE *f, tn_explain_opts o);
 
-// The bytes of the arena that are in use at each step of a plan; and the most of them, which is the least that an
-// arena for this order of steps could have. False and -1 when memory is out.
+// The bytes of the arena that are in use at each step of a plan; and the most of them, which is the
+// least that an arena for this order of steps could have. False and -1 when memory is out.
 bool    tni_arena_use(const tni_graph *g, const tni_plan *p, int64_t *at_step);
 int64_t tni_arena_bound(const tni_graph *g, const tni_plan *p);
-// The memory of a plan by what it is for, without its peak, while its graph is open; false when memory is out.
+// The memory of a plan by what it is for, without its peak, while its graph is open; false when
+// memory is out.
 bool tni_memory_by_owner(tni_graph *g, const tni_plan *p, int64_t workspace, tn_plan_memory *m);
 
 // TN_EXPLAIN and TN_LOG: read as a context opens; a plan was built for this graph.
@@ -43,14 +45,15 @@ void tni_profile_close(tn_ctx *cx);
 // TN_TUNE: read as a context opens; freed as it closes.
 void tni_tune_open(tn_ctx *cx);
 void tni_tune_close(tn_ctx *cx);
-// The choices of a plan in words, by the values of its graph: "cut sum (64,) (recorded at model.c:12)".
+// The choices of a plan in words, by the values of its graph: "cut sum (64,) (recorded at
+// model.c:12)".
 tni_text tni_choices_text(const tni_graph *g, const tni_choices *c);
 // For tests: makes the launch of a candidate, or the plan with a choice, wrong; NULL: nothing does.
 extern void (*tni_tune_spoil)(tni_launch *l);
 extern void (*tni_tune_spoil_plan)(tni_plan *p);
 
-// See tni_observer: TN_CHECK=nan looks at the results of calls, TN_VERIFY=1 compares steps with ref, a
-// profile times them.
+// See tni_observer: TN_CHECK=nan looks at the results of calls, TN_VERIFY=1 compares steps with
+// ref, a profile times them.
 tn_status        tni_check_call(tn_ctx *cx, const tni_node *n, const tni_call *c);
 void            *tni_verify_before(const tni_run *r, tni_plan_step step);
 tn_status        tni_verify_after(void *begun, tn_status s, size_t *item);

@@ -1,13 +1,15 @@
-// Ranges of NVTX by layer and line around the launches of steps, so that Nsight shows what each kernel is for.
+// Ranges of NVTX by layer and line around the launches of steps, so that Nsight shows what each
+// kernel is for.
 //
-// NVTX 3 is a convention, not a library. A tool that is attached sets NVTX_INJECTION64_PATH to its own library; the program
-// opens that, calls InitializeInjectionNvtx2 in it with a function that hands out tables, and the tool writes its functions
-// into the slots of those tables:
+// NVTX 3 is a convention, not a library. A tool that is attached sets NVTX_INJECTION64_PATH to its
+// own library; the program opens that, calls InitializeInjectionNvtx2 in it with a function that
+// hands out tables, and the tool writes its functions into the slots of those tables:
 //
 //   get_table(CALLBACKS)->table_of(CORE, &table, &size);  *table[RANGE_PUSH] = tool's function;  ...
 //
-// So nothing is to be installed, and without a tool nothing is loaded. CUDA toolkits also bring a library with the functions
-// (libnvtx3interop, earlier libnvToolsExt), which TN_NVTX=1 opens: it finds tools that attach in other ways.
+// So nothing is to be installed, and without a tool nothing is loaded. CUDA toolkits also bring a
+// library with the functions (libnvtx3interop, earlier libnvToolsExt), which TN_NVTX=1 opens: it
+// finds tools that attach in other ways.
 #include "inspect/nvtx.h"
 
 #include "base/find_libraries.h"
@@ -18,7 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The numbers of NVTX: of the tables that a tool asks for, of the modules in them, of the functions in module CORE.
+// The numbers of NVTX: of the tables that a tool asks for, of the modules in them, of the functions
+// in module CORE.
 enum { TABLE_CALLBACKS = 1, TABLE_VERSION = 3 };
 enum { MODULES = 7, CORE = 1, SLOTS = 17, RANGE_PUSH_A = 9, RANGE_POP = 11, NVTX_VERSION = 3 };
 
@@ -36,8 +39,9 @@ typedef struct {
     void (*set_version)(uint32_t version);
 } version_info;
 
-// What the process has of NVTX. The slots are the tool's to fill, so they stay for the life of the process. Functions
-// that are not called here have slots, too, since a tool fills all that it knows.
+// What the process has of NVTX. The slots are the tool's to fill, so they stay for the life of the
+// process. Functions that are not called here have slots, too, since a tool fills all that it
+// knows.
 static struct {
     pthread_once_t once;
     any_function  *slot[MODULES][SLOTS];
@@ -111,8 +115,8 @@ static void open_library(void)
     memcpy(&nvtx.pop, &pop, sizeof pop);
 }
 
-// What is attached goes first, as NVTX itself would do it. TN_NVTX=0 is for those who want a timeline of graphs as they run
-// without a tool.
+// What is attached goes first, as NVTX itself would do it. TN_NVTX=0 is for those who want a
+// timeline of graphs as they run without a tool.
 static void find_tool(void)
 {
     const char *asked = getenv("TN_NVTX"), *path = getenv("NVTX_INJECTION64_PATH");
@@ -138,7 +142,8 @@ void tni_nvtx_open(tn_ctx *cx)
 
 // ---- ranges ------------------------------------------------------------------------------------
 
-// "fc1: matmul + POINT (64, 128), train.c:12 linear": the first layer that the step has, what it is, and its first line.
+// "fc1: matmul + POINT (64, 128), train.c:12 linear": the first layer that the step has, what it
+// is, and its first line.
 void tni_nvtx_push(const tni_run *r, tni_plan_step step)
 {
     const tni_node *n, *line = NULL;

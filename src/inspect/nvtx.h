@@ -4,8 +4,8 @@
 
 #include "inspect/inspect.h"
 
-// Finds a tool that takes ranges, once in a process: one that is attached, or with TN_NVTX=1 the library of a CUDA toolkit.
-// Ranges are then watched for in the context.
+// Finds a tool that takes ranges, once in a process: one that is attached, or with TN_NVTX=1 the
+// library of a CUDA toolkit. Ranges are then watched for in the context.
 void tni_nvtx_open(tn_ctx *cx);
 // Around the launch of a step: begins a range that has its name, its line and its layer; ends it.
 void tni_nvtx_push(const tni_run *r, tni_plan_step step);

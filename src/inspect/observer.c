@@ -1,5 +1,5 @@
-// The observer of every context. Which parts of it are active is read from the environment when a context
-// opens; the engine calls it through engine/observer.h and does not depend on this folder.
+// The observer of every context. Which parts of it are active is read from the environment when a
+// context opens; the engine calls it through engine/observer.h and does not depend on this folder.
 #include "inspect/inspect.h"
 #include "inspect/nvtx.h"
 
@@ -15,8 +15,8 @@ static bool is_on(const char *name)
     return v && *v && strcmp(v, "0");
 }
 
-// Turns on what the environment asks for. Nothing is watched otherwise, so that a run pays one test of
-// e->watch.
+// Turns on what the environment asks for. Nothing is watched otherwise, so that a run pays one test
+// of e->watch.
 static bool open_inspect(tn_ctx *cx)
 {
     tni_engine *e = cx->engine;

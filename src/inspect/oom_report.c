@@ -19,8 +19,8 @@ static int find_largest(const tn_ctx *cx, const tni_buffer *top[NAMED])
     return n;
 }
 
-// Returns whether a tensor's value is in buffer b. A tensor whose newest value is pending still holds
-// the one before.
+// Returns whether a tensor's value is in buffer b. A tensor whose newest value is pending still
+// holds the one before.
 static bool is_stored_in(const tn_tensor *t, const tni_buffer *b)
 {
     int64_t   offset;
@@ -44,8 +44,8 @@ static const char *name_of(const tn_ctx *cx, const tni_buffer *b)
     return name;
 }
 
-// Returns "w (784, 256) of f32, 784.0 KiB"; a value without a name is described by the line that made
-// it. A buffer in which no value was made yet belongs to the step that is about to run.
+// Returns "w (784, 256) of f32, 784.0 KiB"; a value without a name is described by the line that
+// made it. A buffer in which no value was made yet belongs to the step that is about to run.
 static tni_text holder_text(const tn_ctx *cx, const tni_buffer *b)
 {
     tni_text    t    = { "" };

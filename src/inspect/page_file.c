@@ -17,7 +17,8 @@ static const char *data_fault(const char *data)
     return NULL;
 }
 
-// Opens last what can fail for the reader's reasons: a page that is refused leaves an older file as it was.
+// Opens last what can fail for the reader's reasons: a page that is refused leaves an older file as
+// it was.
 tn_status tn_page_write(tn_ctx *cx, const char *path, tn_page page)
 {
     if (!tni_ctx_ok(cx, "page_write")) return tni_failed();

@@ -1,5 +1,5 @@
-// What the environment asks to see of plans: TN_EXPLAIN prints every plan that is built, and TN_LOG=plan says
-// in a line why it was built. A loop that has settled builds none:
+// What the environment asks to see of plans: TN_EXPLAIN prints every plan that is built, and
+// TN_LOG=plan says in a line why it was built. A loop that has settled builds none:
 //
 //   plan 5: new: size of axis 1 of randn at train.c:5 is 11, was 10
 //
@@ -48,8 +48,8 @@ static void keep_plan(tni_graph *g, const tni_plan *p)
     tni_free(w.heap, w.text);
 }
 
-// Plans are written when all of them are known. Like a profile that the environment asks for, a page that cannot be
-// written is no error of the program, but is reported.
+// Plans are written when all of them are known. Like a profile that the environment asks for, a
+// page that cannot be written is no error of the program, but is reported.
 void tni_plan_log_close(tn_ctx *cx)
 {
     tni_inspect *x  = cx->engine->inspect;
@@ -64,7 +64,8 @@ void tni_plan_log_close(tn_ctx *cx)
     x->plans = x->left = 0;
 }
 
-// "1" and "source" print to stderr; a name that ends in .html is a page; anything else is a file to append to.
+// "1" and "source" print to stderr; a name that ends in .html is a page; anything else is a file to
+// append to.
 static void explain_plan(tni_graph *g, const tni_plan *p)
 {
     const char *to = g->cx->engine->inspect->explain;
@@ -97,7 +98,8 @@ static size_t common_bytes(const tni_plan *a, const tni_plan *b)
     return n;
 }
 
-// The plan with the longest common prefix: what differs first is the reason that the new one was built.
+// The plan with the longest common prefix: what differs first is the reason that the new one was
+// built.
 static difference nearest_plan(tni_graph *g, const tni_plan *p)
 {
     const tni_plans *all = &g->cx->engine->plans;
@@ -124,8 +126,8 @@ static size_t key_start(const tni_graph *g, size_t i)
     return key ? bytes : SIZE_MAX;
 }
 
-// Returns the item that byte `at` of the key belongs to, by binary search; count if it is behind the
-// last.
+// Returns the item that byte `at` of the key belongs to, by binary search; count if it is behind
+// the last.
 static size_t item_at(const tni_graph *g, size_t at)
 {
     size_t low = 0, high = g->count;
@@ -174,8 +176,8 @@ static tni_text head_text(const tni_graph *g, size_t i, uint64_t old)
     return tni_text_of("the sources of %s are kept, or no longer kept, for its gradient", who.s);
 }
 
-// Says what differs in item i. The words of an item follow one another as tni_key_write writes them:
-// head, sizes, sources with their layouts, attributes.
+// Says what differs in item i. The words of an item follow one another as tni_key_write writes
+// them: head, sizes, sources with their layouts, attributes.
 static tni_text item_difference(const difference *d, size_t i)
 {
     const tni_node *n     = d->g->item[i].n;
@@ -199,8 +201,9 @@ static tni_text item_difference(const difference *d, size_t i)
     return tni_text_of("strides, axes or options of %s differ", who.s);
 }
 
-// Says what differs in an input: behind the items the key has two words for each, the first with the input that
-// shares its buffer, whether it dies, and whether it may be overwritten (put_input of plan/key.c).
+// Says what differs in an input: behind the items the key has two words for each, the first with
+// the input that shares its buffer, whether it dies, and whether it may be overwritten (put_input
+// of plan/key.c).
 static tni_text input_difference(const difference *d)
 {
     size_t start = key_start(d->g, d->g->count), k = (d->at - start) / 16;

@@ -235,8 +235,8 @@ static void add_assigned(ledger *l)
     }
 }
 
-// Returns whether the plan allocates memory for an item that outlives it, rather than taking over an
-// input's.
+// Returns whether the plan allocates memory for an item that outlives it, rather than taking over
+// an input's.
 static bool is_new(const tni_plan *p, size_t i)
 {
     return p->place[i].where == TNI_OWN && !p->place[p->place[i].root].donated;
@@ -247,8 +247,8 @@ static bool is_result(const tni_plan *p, const tni_node *n)
     return n->state == TNI_PENDING && n->mark && is_new(p, n->mark - 1);
 }
 
-// Returns the bytes that the plan allocates while it runs, without scratch. Sets activations: the part
-// of it that is not for parameters, gradients and the like.
+// Returns the bytes that the plan allocates while it runs, without scratch. Sets activations: the
+// part of it that is not for parameters, gradients and the like.
 static int64_t count_places(ledger *l, const tni_plan *p)
 {
     int64_t taken = p->arena ? (int64_t)tni_buffer_size((size_t)p->arena) : 0, results = 0;

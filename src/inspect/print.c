@@ -3,8 +3,8 @@
 // A number is written with the fewest digits that read back as the same number of its dtype, and no
 // more than 8 behind the point. All numbers of a tensor share one form: plain, or with an exponent
 // when the largest is too large for its dtype's digits, the smallest is below 1e-4, or they are
-// more than a factor of 1000 apart. Columns line up, lines break before column 75, and of a tensor of
-// more than 1000 elements only the first and last 3 along each axis are shown, and read.
+// more than a factor of 1000 apart. Columns line up, lines break before column 75, and of a tensor
+// of more than 1000 elements only the first and last 3 along each axis are shown, and read.
 #include "engine/engine.h"
 
 #include "kernel/prelude.h"
@@ -79,8 +79,9 @@ static void step_up(decimal *d, int n)
     }
 }
 
-// Returns the fewest digits that read back. Numbers just below a power of two are closer together than
-// above it, so there a number that is not the nearest of its length may be the one that reads back.
+// Returns the fewest digits that read back. Numbers just below a power of two are closer together
+// than above it, so there a number that is not the nearest of its length may be the one that reads
+// back.
 static decimal shortest(tn_dtype dt, double v)
 {
     decimal d = { 0 };
@@ -105,7 +106,8 @@ typedef struct {
     int      left, right, exp_digits, whole;
 } form;
 
-// Returns the digits of v that are shown, at most PLACES behind the point unless it is a single number.
+// Returns the digits of v that are shown, at most PLACES behind the point unless it is a single
+// number.
 static decimal shown_digits(const form *f, double v)
 {
     decimal d    = shortest(f->dtype, v);
@@ -131,15 +133,16 @@ static int larger(int a, int b)
     return a > b ? a : b;
 }
 
-// Returns the magnitude from which numbers of a dtype are shown with an exponent: where its digits no
-// longer reach the units, or after 8 places. At least two digits are shown of any dtype.
+// Returns the magnitude from which numbers of a dtype are shown with an exponent: where its digits
+// no longer reach the units, or after 8 places. At least two digits are shown of any dtype.
 static double exponent_from(tn_dtype dt)
 {
     int digits = (int)((tni_dtype_table[dt].digits - 1) * 0.30102999566398120);
     return pow(10, digits < 2 ? 2 : digits < PLACES ? digits : PLACES);
 }
 
-// Decides for all numbers together. Comparisons are made in the dtype: 1e-4 as f32 is not below 1e-4.
+// Decides for all numbers together. Comparisons are made in the dtype: 1e-4 as f32 is not below
+// 1e-4.
 static bool wants_exponent(tn_dtype dt, int64_t n, const double *x)
 {
     double most = 0, least = INFINITY;
@@ -227,8 +230,8 @@ static word plain_word(const form *f, const decimal *d)
     return w;
 }
 
-// Writes a number with an exponent. All have as many digits as the longest, real ones also where fewer
-// would read back.
+// Writes a number with an exponent. All have as many digits as the longest, real ones also where
+// fewer would read back.
 static word exponent_word(const form *f, double v)
 {
     decimal  short_form = shown_digits(f, v), long_form = digits_of(v, f->right + 1);
@@ -264,8 +267,8 @@ static word int_word(const form *f, int64_t v)
     return w;
 }
 
-// A single number keeps all its digits; it has an exponent below 1e-4 and from where its dtype's digits
-// end.
+// A single number keeps all its digits; it has an exponent below 1e-4 and from where its dtype's
+// digits end.
 static word single_float(tn_dtype dt, double v, bool plus)
 {
     double a = fabs(v), most = dt == TN_F64 ? 1e16 : exponent_from(dt);
@@ -373,9 +376,9 @@ static void write_axis(page *p, int axis, int64_t first)
 
 // ---- reading -----------------------------------------------------------------------------------
 
-// Reads the piece of t with the low edge (or everything) along axes whose bit is clear, and the high
-// edge along those whose bit is set, and puts its elements where they belong on the page. So printing a
-// huge tensor on a GPU copies a few elements.
+// Reads the piece of t with the low edge (or everything) along axes whose bit is clear, and the
+// high edge along those whose bit is set, and puts its elements where they belong on the page. So
+// printing a huge tensor on a GPU copies a few elements.
 static bool read_piece(tn_tensor *t, page *p, uint32_t high, void *buffer)
 {
     tni_view v = tni_layout(t);
@@ -427,7 +430,8 @@ static int64_t choose_shown(tn_tensor *t, page *p)
     return n;
 }
 
-// The one complex number of a 0-d tensor as Python writes it, in parentheses and without .0: (1.5-2j).
+// The one complex number of a 0-d tensor as Python writes it, in parentheses and without .0:
+// (1.5-2j).
 static void write_complex(page *p, tn_dtype dt)
 {
     word w[2] = { single_float(dt, p->f[0], false), single_float(dt, p->im[0], true) };

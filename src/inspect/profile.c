@@ -1,9 +1,9 @@
-// Profiling: while a profile is on, every step of every plan is timed and added to the row of its kernel or
-// call.
+// Profiling: while a profile is on, every step of every plan is timed and added to the row of its
+// kernel or call.
 //
-// On a device with timing events nothing waits while a plan runs: an event is recorded behind each step, and
-// the times are read when the plan is done or the events are used up. On other devices each step is waited
-// for. Either way kernels are timed one by one, without overlap.
+// On a device with timing events nothing waits while a plan runs: an event is recorded behind each
+// step, and the times are read when the plan is done or the events are used up. On other devices
+// each step is waited for. Either way kernels are timed one by one, without overlap.
 #include "inspect/profile.h"
 
 #include "base/hash.h"
@@ -24,8 +24,8 @@ double tni_clock_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// Without timing events, waits for the device, so that nothing of it overlaps with the next step. An
-// error of that work is reported to whoever waits for its values.
+// Without timing events, waits for the device, so that nothing of it overlaps with the next step.
+// An error of that work is reported to whoever waits for its values.
 tni_time_point tni_time_now(const tni_engine *e)
 {
     tni_text why = { "" };
@@ -53,8 +53,8 @@ static uint64_t mix_site(uint64_t h, const tni_node *n, bool layers)
     return tni_hash_mix(h, (uint64_t)n->site.line << 16 | n->op);
 }
 
-// Hashes what a step is. Equal steps of equal lines and layers are one row, whichever plan they are in.
-// Two different ones with the same hash would be shown as one, which does no harm.
+// Hashes what a step is. Equal steps of equal lines and layers are one row, whichever plan they are
+// in. Two different ones with the same hash would be shown as one, which does no harm.
 static uint64_t step_hash(const tni_graph *g, const tni_plan *p, tni_plan_step step, bool layers)
 {
     const tni_planned_kernel *k    = step < 0 ? &p->kernel[~step] : NULL;
@@ -111,7 +111,8 @@ static tni_registers registers_of(const tni_run *r, tni_plan_step step)
     return r->e->kernels->registers(r->e->session, k->entry, &k->launch);
 }
 
-// Returns the row of a step that has run, so that it is known what ran: found or added; NULL if memory is out.
+// Returns the row of a step that has run, so that it is known what ran: found or added; NULL if
+// memory is out.
 static tni_profile_row *row_of(const tni_run *r, tni_profile *p, tni_plan_step step)
 {
     uint64_t hash = step_hash(r->g, r->plan, step, true);
@@ -195,7 +196,8 @@ static void begin_batch(const tni_run *r, tni_profile *p)
     p->first = tni_time_now(r->e);
 }
 
-// Remembers an evaluation with its memory, which is all taken by now. Without memory for that, it has none.
+// Remembers an evaluation with its memory, which is all taken by now. Without memory for that, it
+// has none.
 static void add_run(const tni_run *r, tni_profile *p)
 {
     tni_heap       *h   = &r->cx->heap;
@@ -208,8 +210,9 @@ static void add_run(const tni_run *r, tni_profile *p)
     p->run[p->runs_kept++] = run;
 }
 
-// Finds how much of the arena each step uses, for the memory over time. It follows from the plan alone, and is found before
-// the first step so that nothing is computed between steps that are timed.
+// Finds how much of the arena each step uses, for the memory over time. It follows from the plan
+// alone, and is found before the first step so that nothing is computed between steps that are
+// timed.
 static void find_live(const tni_run *r, tni_profile *p)
 {
     size_t n  = r->plan->steps;
@@ -254,7 +257,8 @@ void tni_profile_stop(const tni_run *r)
 
 // ---- the host ----------------------------------------------------------------------------------
 
-// Remembers work of the host, which began and ended by its own clock. Losing some of it loses no kernel.
+// Remembers work of the host, which began and ended by its own clock. Losing some of it loses no
+// kernel.
 static void add_host(tni_heap *h, tni_profile *p, tni_host_work what, int64_t bytes, double from,
                      double to)
 {
@@ -369,8 +373,8 @@ static bool ends_in(const char *path, const char *end)
     return n >= m && !strcmp(path + n - m, end);
 }
 
-// Writes a trace, if the path ends in .json, a page for .html, else a table. mode is fopen's, for a table;
-// the others always begin their file.
+// Writes a trace, if the path ends in .json, a page for .html, else a table. mode is fopen's, for a
+// table; the others always begin their file.
 static tn_status write_file(tn_ctx *cx, const char *path, const char *mode)
 {
     tni_profile *p     = cx->engine->inspect->profile;

@@ -20,15 +20,15 @@ typedef struct {
     int64_t       ns, best;  // in all, and of the shortest
 } tni_profile_row;
 
-// One run of one of them: when it began, since the profile did, and how long it took; the evaluation that it is
-// of, and how much of that one's arena was in use.
+// One run of one of them: when it began, since the profile did, and how long it took; the
+// evaluation that it is of, and how much of that one's arena was in use.
 typedef struct {
     int64_t  ns, from, live;
     uint32_t row, run;
 } tni_profile_event;
 
-// An evaluation: when it began, and the memory then, by owner; arena is the part of its activations that is
-// planned, held all that the context has in use.
+// An evaluation: when it began, and the memory then, by owner; arena is the part of its activations
+// that is planned, held all that the context has in use.
 typedef struct {
     int64_t        from, until, arena, held;
     tn_plan_memory memory;
@@ -48,10 +48,11 @@ typedef struct {
 
 enum { TNI_PROFILE_BATCH = TNI_TIMING_EVENTS / 4, TNI_PROFILE_EVENTS = 1 << 20 };
 
-// What a context measured; its engine owns it. Steps of a running plan are kept as timing events until the plan
-// is done or there are TNI_PROFILE_BATCH of them, so that nothing waits in between. slot is a hash table of
-// rows: a row's number plus 1, or 0 if free; it is never full. Only the first TNI_PROFILE_EVENTS runs are
-// remembered as events; rows count all of them. So it is with evaluations and the host's work.
+// What a context measured; its engine owns it. Steps of a running plan are kept as timing events
+// until the plan is done or there are TNI_PROFILE_BATCH of them, so that nothing waits in between.
+// slot is a hash table of rows: a row's number plus 1, or 0 if free; it is never full. Only the
+// first TNI_PROFILE_EVENTS runs are remembered as events; rows count all of them. So it is with
+// evaluations and the host's work.
 struct tni_profile {
     char *to;  // TN_PROFILE: from the opening of the context to its close, and where to; else NULL
     tni_profile_row        *row;
@@ -81,8 +82,8 @@ struct tni_profile {
         int64_t        live;
         tni_time_point end;
     } step[TNI_PROFILE_BATCH];
-    // Ceilings of the device, measured when they are first asked for: bytes a second of a copy, flops
-    // a second of a product. 0: not yet; negative: they could not be.
+    // Ceilings of the device, measured when they are first asked for: bytes a second of a copy,
+    // flops a second of a product. 0: not yet; negative: they could not be.
     double copy, product[TNI_DTYPES];
 };
 
@@ -91,7 +92,8 @@ void tni_profile_table(tn_ctx *cx, tni_profile *p, FILE *f);
 bool tni_profile_trace(tn_ctx *cx, tni_profile *p, FILE *f);
 bool tni_profile_html(tn_ctx *cx, tni_profile *p, FILE *f);
 
-// A line of the table: rows that differ only in their layers. sum adds them up, and is otherwise like the first.
+// A line of the table: rows that differ only in their layers. sum adds them up, and is otherwise
+// like the first.
 typedef struct {
     tni_profile_row         sum;
     const tni_profile_row **row;
@@ -100,7 +102,8 @@ typedef struct {
 
 // Groups rows, the longest group first: n of them. row has room for all rows, and is theirs.
 size_t tni_profile_groups(const tni_profile *p, const tni_profile_row **row, tni_profile_group *g);
-// How much of the device's best a row reaches, in tenths of a percent; -1 if there is nothing to compare with.
+// How much of the device's best a row reaches, in tenths of a percent; -1 if there is nothing to
+// compare with.
 int64_t tni_profile_per_mille(tn_ctx *cx, tni_profile *p, const tni_profile_row *r);
 // "model.c:12 linear in layer1.fc", in UTF-8; and the first layer that a row names, or "".
 tni_text    tni_profile_line(const tni_site *s);
@@ -114,12 +117,13 @@ extern const char *const tni_host_name[];  // by tni_host_work
 
 // Returns the host's clock, in seconds.
 double tni_clock_now(void);
-// Returns the present; and the seconds between two points, waiting for both; NAN if that is not known.
+// Returns the present; and the seconds between two points, waiting for both; NAN if that is not
+// known.
 tni_time_point tni_time_now(const tni_engine *e);
 double         tni_seconds_between(const tni_engine *e, tni_time_point from, tni_time_point to);
 
-// The most a device can do: a copy's bytes a second, a product's flops a second; 0 where it could not
-// be measured.
+// The most a device can do: a copy's bytes a second, a product's flops a second; 0 where it could
+// not be measured.
 double tni_roofline_copy(tn_ctx *cx, tni_profile *p);
 double tni_roofline_product(tn_ctx *cx, tni_profile *p, tn_dtype dt);
 

@@ -1,6 +1,6 @@
-// tn_profile_compare: two profiles beside each other, read from the traces that tn_profile_write made of them. Kernels are
-// the same if their names are, which have their sizes: lines move when a program is changed, and what it computes is
-// what is compared.
+// tn_profile_compare: two profiles beside each other, read from the traces that tn_profile_write
+// made of them. Kernels are the same if their names are, which have their sizes: lines move when a
+// program is changed, and what it computes is what is compared.
 //
 //   a: old.json on cpu: 180 kernels, 10.512 ms, at most 4.1 MiB
 //   b: new.json on cpu: 160 kernels, 9.411 ms, at most 4.1 MiB
@@ -42,7 +42,8 @@ typedef struct {
     int64_t     all;  // kernels that ran, of which a trace has the first; 0 if it does not say
 } side;
 
-// Both of them. slot is a hash table of rows: a row's number plus 1, or 0 if free; at most half full.
+// Both of them. slot is a hash table of rows: a row's number plus 1, or 0 if free; at most half
+// full.
 typedef struct {
     tn_ctx   *cx;
     side      side[2];
@@ -53,8 +54,8 @@ typedef struct {
 
 // ---- reading -----------------------------------------------------------------------------------
 
-// An event of a trace. kind: the first letter of its category, or its phase if it has none. sum: of the numbers in
-// its arguments, which are bytes by owner if it is a counter.
+// An event of a trace. kind: the first letter of its category, or its phase if it has none. sum: of
+// the numbers in its arguments, which are bytes by owner if it is a counter.
 typedef struct {
     tni_text name, line;
     char     kind;
@@ -62,17 +63,17 @@ typedef struct {
     tni_text argument;  // the name that a metadata event gives
 } event;
 
-// Copies a string of the trace. One that does not fit is cut, one that is not Unicode is left out: it names a kernel that
-// no profile of Tenon has.
+// Copies a string of the trace. One that does not fit is cut, one that is not Unicode is left out:
+// it names a kernel that no profile of Tenon has.
 static void read_string(const tni_json *j, tni_text *to)
 {
     if (j->kind == TNI_JSON_STRING && tni_json_string(j, to->s, sizeof to->s) < 0) to->s[0] = 0;
     to->s[sizeof to->s - 1] = 0;
 }
 
-// Reads one member of an event or of its arguments: the numbers and names that are compared, and of a list its first
-// string, which is the first line of a kernel. All else is passed over, since traces of later versions may have
-// more.
+// Reads one member of an event or of its arguments: the numbers and names that are compared, and of
+// a list its first string, which is the first line of a kernel. All else is passed over, since
+// traces of later versions may have more.
 static bool read_member(tni_json *j, const char *key, bool argument, event *e)
 {
     double v = 0;
@@ -167,7 +168,8 @@ static bool add_event(pair *p, int which, const event *e)
     return true;
 }
 
-// Moves to the list of events; what comes before it may say how many kernels ran. False if there is none: the file is no trace.
+// Moves to the list of events; what comes before it may say how many kernels ran. False if there is
+// none: the file is no trace.
 static bool find_events(tni_json *j, int64_t *all)
 {
     if (tni_json_next(j) != TNI_JSON_OBJECT) return false;
@@ -186,7 +188,8 @@ static bool find_events(tni_json *j, int64_t *all)
     return false;
 }
 
-// Adds all events of a trace, one after the other, without a tree of them: a trace can have a million. Why it cannot be read, in words; NULL if it was.
+// Adds all events of a trace, one after the other, without a tree of them: a trace can have a
+// million. Why it cannot be read, in words; NULL if it was.
 static const char *add_trace(pair *p, int which, const char *text, size_t bytes)
 {
     tni_json j;
@@ -202,7 +205,8 @@ static const char *add_trace(pair *p, int which, const char *text, size_t bytes)
     return p->side[which].kernels ? NULL : "no kernel is in it";
 }
 
-// Reads a whole file, which is a few hundred bytes for each run of a kernel: NULL, with errno, if it cannot be read; its reader frees it.
+// Reads a whole file, which is a few hundred bytes for each run of a kernel: NULL, with errno, if
+// it cannot be read; its reader frees it.
 static char *read_file(tni_heap *h, const char *path, size_t *bytes)
 {
     FILE *f    = fopen(path, "rb");
@@ -298,7 +302,7 @@ static void put_share(tni_json_writer *w, const share *s)
     tni_json_put(w, "]");
 }
 
-// {"path":"old.json","device":"cpu","kernels":180,"time":10512000,"host":11370000,"peak":4300800,"all":180}
+//   {"path":"old.json","device":"cpu","kernels":180,"time":10512000,"host":11370000,"peak":4300800,"all":180}
 static void put_side(tni_json_writer *w, const side *s)
 {
     static const char *const name[]  = { ",\"kernels\":", ",\"time\":", ",\"host\":", ",\"peak\":",
@@ -315,8 +319,8 @@ static void put_side(tni_json_writer *w, const side *s)
     tni_json_put(w, "}");
 }
 
-// Writes {"sides":[a, b],"rows":[{"name":"matmul (64, 10)","line":"train.c:4 forward","a":[count, time, bytes, flops],
-// "b":[...]}]}, times in nanoseconds. False when memory is out.
+// Writes {"sides":[a, b],"rows":[{"name":"matmul (64, 10)","line":"train.c:4 forward","a":[count,
+// time, bytes, flops], "b":[...]}]}, times in nanoseconds. False when memory is out.
 static bool write_page(const pair *p, FILE *f)
 {
     tni_json_writer w = { .heap = &p->cx->heap };
@@ -363,7 +367,8 @@ static tn_status write_pair(const pair *p, const char *path)
                                 path ? tni_quoted(path).s : "it", strerror(no));
 }
 
-// Both files are read before anything is written, so that a file that is none leaves an older result as it was.
+// Both files are read before anything is written, so that a file that is none leaves an older
+// result as it was.
 tn_status tn_profile_compare(tn_ctx *cx, const char *a, const char *b, const char *path)
 {
     if (!tni_ctx_ok(cx, "profile_compare")) return tni_failed();

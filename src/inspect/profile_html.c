@@ -1,5 +1,5 @@
-// A profile as a page: timeline, table, roofline, and memory over time by owner. Here its data is written; what
-// draws it is profile_html.js. Times are in nanoseconds, rates in units a second.
+// A profile as a page: timeline, table, roofline, and memory over time by owner. Here its data is
+// written; what draws it is profile_html.js. Times are in nanoseconds, rates in units a second.
 //
 //   {"device":"cpu","wall":81000,"time":72000,"launches":140,"runs":20,"lost":0,
 //    "ceilings":{"copy":1.2e10,"products":[{"dtype":"f32","rate":4.4e10}]},
@@ -8,14 +8,16 @@
 //    "events":[[from, time, row]],"host":[[from, time, what, bytes]],"hosts":180,"work":["record",...],
 //    "owners":["parameters",...],"memory":[[when, bytes, ...]],"changes":320,"most":4300800}
 //
-// Lists that are long are cut; launches, hosts and changes say how long they were, so that the page says what it leaves out.
+// Lists that are long are cut; launches, hosts and changes say how long they were, so that the page
+// says what it leaves out.
 #include "base/json.h"
 #include "base/page.h"
 #include "inspect/profile.h"
 
 extern const char tni_profile_html_js[];
 
-// What a page shows of the runs of kernels, and of changes of memory: enough for any screen, and it opens at once.
+// What a page shows of the runs of kernels, and of changes of memory: enough for any screen, and it
+// opens at once.
 enum { SHOWN = 20000, SHOWN_MEMORY = 4000 };
 
 // Writes ,"name":v
@@ -36,8 +38,8 @@ static void put_double(tni_json_writer *w, const char *name, double v)
     tni_json_put_double(w, v);
 }
 
-// Writes the ceilings of the dtypes that were multiplied; of f32 where there were none, so that the roofline has
-// a flat part in any case.
+// Writes the ceilings of the dtypes that were multiplied; of f32 where there were none, so that the
+// roofline has a flat part in any case.
 static void put_ceilings(tn_ctx *cx, tni_profile *p, tni_json_writer *w)
 {
     bool used[TNI_DTYPES] = { false }, any = false;
@@ -74,8 +76,8 @@ static void put_lines(tni_json_writer *w, const tni_profile_group *g)
     tni_json_put(w, "]");
 }
 
-// Writes a row of the table with the figures that the columns are computed from, so that the page can show them
-// in other units and sort by them.
+// Writes a row of the table with the figures that the columns are computed from, so that the page
+// can show them in other units and sort by them.
 static void put_group(tn_ctx *cx, tni_profile *p, tni_json_writer *w, const tni_profile_group *g)
 {
     const tni_profile_row *r    = &g->sum;
@@ -107,8 +109,8 @@ static void put_rows(tn_ctx *cx, tni_profile *p, tni_json_writer *w, const tni_p
     tni_json_put(w, "]");
 }
 
-// Writes an array of numbers, with a comma before it unless it is the first: events are arrays instead of objects, which
-// would take four times the space.
+// Writes an array of numbers, with a comma before it unless it is the first: events are arrays
+// instead of objects, which would take four times the space.
 static void put_numbers(tni_json_writer *w, bool first, int n, const int64_t *v)
 {
     tni_json_put(w, first ? "[" : ",[");
@@ -142,7 +144,8 @@ static void put_events(tni_profile *p, tni_json_writer *w, const uint32_t *of)
     tni_json_put(w, "]");
 }
 
-// Memory on its way into the page: how often it changed, and the most that there was, also where the page ends before it.
+// Memory on its way into the page: how often it changed, and the most that there was, also where
+// the page ends before it.
 typedef struct {
     tni_json_writer *w;
     int64_t          count, most;

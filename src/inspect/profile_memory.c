@@ -1,5 +1,6 @@
-// The memory of a context while it was profiled, over time and by owner. What an evaluation holds is known when it
-// begins (plan_memory.c); while it runs, the part of its arena that is in use changes from step to step.
+// The memory of a context while it was profiled, over time and by owner. What an evaluation holds
+// is known when it begins (plan_memory.c); while it runs, the part of its arena that is in use
+// changes from step to step.
 #include "inspect/profile.h"
 
 #include <string.h>
@@ -14,9 +15,9 @@ const char *const tni_host_name[] = { [TNI_HOST_RECORD]   = "record",
                                       [TNI_HOST_UPLOAD]   = "copy to the device",
                                       [TNI_HOST_DOWNLOAD] = "copy to the host" };
 
-// Fills in the owners while `live` bytes of the arena are in use. Other memory: data, values of earlier
-// evaluations, weights that receive no gradients. An owner's bytes are those of its elements, while what is held
-// is rounded up.
+// Fills in the owners while `live` bytes of the arena are in use. Other memory: data, values of
+// earlier evaluations, weights that receive no gradients. An owner's bytes are those of its
+// elements, while what is held is rounded up.
 static void fill_owners(const tni_profile_run *r, int64_t live, int64_t *bytes)
 {
     const tn_plan_memory *m = &r->memory;
@@ -39,8 +40,9 @@ static void end_run(const tni_profile_run *r, void *to,
     put(to, r->until, bytes);
 }
 
-// Walks the runs of kernels in order: the first of an evaluation begins its memory, each of them changes how much of the
-// arena is in use, and the first of the next one ends it. Where nothing changes, nothing is put.
+// Walks the runs of kernels in order: the first of an evaluation begins its memory, each of them
+// changes how much of the arena is in use, and the first of the next one ends it. Where nothing
+// changes, nothing is put.
 void tni_profile_memory(const tni_profile *p, void *to,
                         void (*put)(void *to, int64_t ns, const int64_t *bytes))
 {

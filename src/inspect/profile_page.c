@@ -10,9 +10,9 @@
 
 enum { NAMED_LINES = 3, NAME_WIDTH = 44 };
 
-// Returns how much of the device's best a row reaches, in tenths of a percent: of the copy rate or of
-// the product rate, whichever bounds it more (its roofline). More than 1000 is possible when values
-// stay in a cache. -1 if there is nothing to compare with.
+// Returns how much of the device's best a row reaches, in tenths of a percent: of the copy rate or
+// of the product rate, whichever bounds it more (its roofline). More than 1000 is possible when
+// values stay in a cache. -1 if there is nothing to compare with.
 int64_t tni_profile_per_mille(tn_ctx *cx, tni_profile *p, const tni_profile_row *r)
 {
     double seconds = 1e-9 * (double)r->ns / (double)r->count;
@@ -146,8 +146,8 @@ static void print_group(tn_ctx *cx, tni_profile *p, const group *g, int width, F
     fputc('\n', f);
 }
 
-// The time of single kernels may add up to less than the wall time: the rest is recording, planning and
-// waiting.
+// The time of single kernels may add up to less than the wall time: the rest is recording, planning
+// and waiting.
 static void print_head(tn_ctx *cx, tni_profile *p, FILE *f)
 {
     double wall = p->ended - p->begun;

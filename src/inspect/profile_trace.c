@@ -1,12 +1,13 @@
-// A profile as a trace that Perfetto and Chrome show: the Trace Event Format, JSON. Tracks are threads of one process:
-// kernels on the device, what the host did, copies between the two; and counters of memory by owner.
+// A profile as a trace that Perfetto and Chrome show: the Trace Event Format, JSON. Tracks are
+// threads of one process: kernels on the device, what the host did, copies between the two; and
+// counters of memory by owner.
 //
 //   {"name":"POINT (128)","cat":"kernel","ph":"X","ts":1361.821,"dur":2.765,"pid":0,"tid":1,
 //    "args":{"bytes":512,"flops":2816,"percent":1.0,"lines":["train.c:3 nn_linear"]}}
 //   {"name":"memory","ph":"C","ts":1361.821,"pid":0,"args":{"parameters":4096,"activations":512}}
 //
-// Events of one track do not overlap: each kernel is timed after the one before it, and the host does one piece of work at
-// a time.
+// Events of one track do not overlap: each kernel is timed after the one before it, and the host
+// does one piece of work at a time.
 #include "inspect/profile.h"
 
 #include "base/json.h"
@@ -144,8 +145,8 @@ static void put_memory(void *to, int64_t ns, const int64_t *bytes)
     flush_writer(&t->w, t->f);
 }
 
-// The first event names the process, so that all others begin with a comma. otherData says how many kernels ran, which may be
-// more than are remembered.
+// The first event names the process, so that all others begin with a comma. otherData says how many
+// kernels ran, which may be more than are remembered.
 static void put_head(tn_ctx *cx, const tni_profile *p, tni_json_writer *w)
 {
     tni_json_put(w, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"kernels\":");

@@ -1,6 +1,6 @@
-// The device's roofline, measured: the rate of a large copy, and of a large product of each dtype. Memory for
-// it is allocated from the device directly and not counted by the context; without enough of it there is no
-// roofline.
+// The device's roofline, measured: the rate of a large copy, and of a large product of each dtype.
+// Memory for it is allocated from the device directly and not counted by the context; without
+// enough of it there is no roofline.
 #include "inspect/profile.h"
 
 #include "device/ref/ref.h"
@@ -16,8 +16,8 @@ static tni_arg square(tn_dtype dt, int64_t n, void *data)
     return (tni_arg){ .dtype = dt, .rank = 2, .size = { n, n }, .stride = { n, 1 }, .data = data };
 }
 
-// Returns the least seconds that a call takes, after a first run for what happens only once. NAN if it
-// fails.
+// Returns the least seconds that a call takes, after a first run for what happens only once. NAN if
+// it fails.
 static double best_time(const tni_engine *e, const tni_call *c)
 {
     double best = INFINITY;
@@ -50,8 +50,8 @@ static bool fill_random(const tni_engine *e, tni_arg out)
     return ok;
 }
 
-// Returns the seconds of `op` over squares of n x n elements: a copy of one, or a product of two. NAN
-// if it cannot be run. block: inputs, result, scratch.
+// Returns the seconds of `op` over squares of n x n elements: a copy of one, or a product of two.
+// NAN if it cannot be run. block: inputs, result, scratch.
 static double time_squares(const tni_engine *e, int op, tn_dtype dt, int64_t n)
 {
     const tni_device *d     = e->device;
@@ -79,7 +79,8 @@ static double time_squares(const tni_engine *e, int op, tn_dtype dt, int64_t n)
     return s;
 }
 
-// Doubles the size until a copy takes milliseconds or has 256 MiB; the last is larger than caches are.
+// Doubles the size until a copy takes milliseconds or has 256 MiB; the last is larger than caches
+// are.
 static double measure_copy(const tni_engine *e)
 {
     double rate = -1;
@@ -92,8 +93,8 @@ static double measure_copy(const tni_engine *e)
     return rate;
 }
 
-// Grows the size while the next one would not take longer than a tenth of a second; returns the best
-// rate.
+// Grows the size while the next one would not take longer than a tenth of a second; returns the
+// best rate.
 static double measure_product(const tni_engine *e, tn_dtype dt)
 {
     double rate = -1;

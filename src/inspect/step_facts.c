@@ -1,5 +1,5 @@
-// What a step of a plan is: bytes, flops, names, lines. Shared by explain and profile, so that both describe a
-// step in the same words and count it in the same way.
+// What a step of a plan is: bytes, flops, names, lines. Shared by explain and profile, so that both
+// describe a step in the same words and count it in the same way.
 #include "inspect/step_facts.h"
 
 // ---- bytes -------------------------------------------------------------------------------------

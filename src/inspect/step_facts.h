@@ -29,12 +29,13 @@ typedef struct {
 
 tni_effort tni_step_effort(const tni_graph *g, const tni_plan *p, tni_plan_step step);
 
-// Describes the planned call of a step, without addresses, and returns how the device runs it; NULL if the step has none.
+// Describes the planned call of a step, without addresses, and returns how the device runs it; NULL
+// if the step has none.
 const tni_op_impl *tni_step_call(const tni_engine *e, const tni_graph *g, const tni_plan *p,
                                  tni_plan_step step, tni_call *c);
 
-// What computes the library call of a step, in the device's words: "cuDNN"; and why the bits of its result may
-// differ from run to run. NULL: there is nothing to say.
+// What computes the library call of a step, in the device's words: "cuDNN"; and why the bits of its
+// result may differ from run to run. NULL: there is nothing to say.
 const char *tni_step_method(const tni_engine *e, const tni_graph *g, const tni_plan *p,
                             tni_plan_step step);
 const char *tni_step_varies(const tni_engine *e, const tni_graph *g, const tni_plan *p,

@@ -1,16 +1,18 @@
-// Tuning: kernels are measured under other settings than the rule's where they run, and what wins is kept (kernel/tuning.h). tune_kernel.c has the
-// search of a kernel; tune_plan.c measures plans.
+// Tuning: kernels are measured under other settings than the rule's where they run, and what wins
+// is kept (kernel/tuning.h). tune_kernel.c has the search of a kernel; tune_plan.c measures plans.
 //
-// A run that tunes stops before each kernel that was not measured yet, and lets library calls search that know how (device/cuda/product_search.c). Plans are tuned from their second run on, since most run
-// once. Half of the seconds that are left goes to a run, and on a GPU less to the first ones. They are shared among as many of its largest kernels as there is time for, by
-// the bytes that they move, which count half for every search that was cut short before; a kernel that runs once in every layer is measured once, with
-// the share of all. What that leaves
-// goes to smaller ones. A search that was cut short goes on in a later run; so does one that would wait for its compiler
-// while others have hardly time.
+// A run that tunes stops before each kernel that was not measured yet, and lets library calls
+// search that know how (device/cuda/product_search.c). Plans are tuned from their second run on,
+// since most run once. Half of the seconds that are left goes to a run, and on a GPU less to the
+// first ones. They are shared among as many of its largest kernels as there is time for, by the
+// bytes that they move, which count half for every search that was cut short before; a kernel that
+// runs once in every layer is measured once, with the share of all. What that leaves goes to
+// smaller ones. A search that was cut short goes on in a later run; so does one that would wait for
+// its compiler while others have hardly time.
 //
-// Where the compiler runs beside what is measured, on a GPU, candidates are begun in this order: those of the kernel that is
-// measured; behind them, if nothing else is to be compiled, those of the next kernels, and at the end of a run what its searches
-// would measure next.
+// Where the compiler runs beside what is measured, on a GPU, candidates are begun in this order:
+// those of the kernel that is measured; behind them, if nothing else is to be compiled, those of
+// the next kernels, and at the end of a run what its searches would measure next.
 #include "base/hash.h"
 #include "base/pool.h"
 #include "base/slots.h"
@@ -66,8 +68,8 @@ static tni_measured *add_measured(tn_ctx *cx, const uint64_t key[2])
     return x;
 }
 
-// After MANY searches that were cut short a key gets no time any more, or it is of a call that finds no memory, or zeros instead of numbers, and
-// would ask in every run.
+// After MANY searches that were cut short a key gets no time any more, or it is of a call that
+// finds no memory, or zeros instead of numbers, and would ask in every run.
 bool tni_was_measured(const tni_tuner *u, const uint64_t key[2])
 {
     enum { MANY = 32 };
@@ -119,7 +121,8 @@ static tni_tuner_item *find_item(const tni_tuner *u, const uint64_t key[2])
     return NULL;
 }
 
-// Counts bytes to the item of a key, which is made if there is none; NULL when memory is out. What moves nothing takes time, too.
+// Counts bytes to the item of a key, which is made if there is none; NULL when memory is out. What
+// moves nothing takes time, too.
 static tni_tuner_item *count_bytes(tn_ctx *cx, tni_tuner *u, int64_t bytes, const uint64_t key[2])
 {
     tni_tuner_item *x = find_item(u, key);
@@ -133,8 +136,8 @@ static tni_tuner_item *count_bytes(tn_ctx *cx, tni_tuner *u, int64_t bytes, cons
     return x;
 }
 
-// What was searched before and is not at its end counts half as much each time, so that a large product with thousands of algorithms
-// does not take the time of all others.
+// What was searched before and is not at its end counts half as much each time, so that a large
+// product with thousands of algorithms does not take the time of all others.
 static void count_searches(const tni_tuner *u, tni_tuner_item *x)
 {
     const tni_measured *known = find_measured(u, x->key);
@@ -151,8 +154,8 @@ static void note_cut(tn_ctx *cx, tni_tuner *u, const uint64_t key[2])
 
 // ---- library calls of a run --------------------------------------------------------------------
 
-// Whether a call is still to be measured; key: a hash of what it computes and of the kernel behind it. Calls of equal
-// layers have one key.
+// Whether a call is still to be measured; key: a hash of what it computes and of the kernel behind
+// it. Calls of equal layers have one key.
 static bool call_is_left(const tni_run *r, const tni_call *c, uint64_t key[2])
 {
     enum { ARGS = 4, ARG = 2 + 2 * TN_MAX_RANK };
@@ -173,8 +176,9 @@ static bool call_is_left(const tni_run *r, const tni_call *c, uint64_t key[2])
     return !tni_was_measured(r->e->inspect->tuner, key);
 }
 
-// The bytes that a GPU moves while it computes a step, or those of the step if that takes longer: an H200 does some 200 operations of 16 bits, and 50 of
-// f32 with and without TF32, in the time of a byte.
+// The bytes that a GPU moves while it computes a step, or those of the step if that takes longer:
+// an H200 does some 200 operations of 16 bits, and 50 of f32 with and without TF32, in the time of
+// a byte.
 static int64_t call_weight(const tni_run *r, tni_plan_step step)
 {
     tni_effort does     = tni_step_effort(r->g, r->plan, step);
@@ -213,8 +217,8 @@ bool tni_compiles_beside(const tni_engine *e)
     return e->kernels->expect && e->events->event_record;
 }
 
-// The seconds that a search is taken to need for its first candidates, by the last ones. At first those of the compilers, by all cores
-// where nothing else needs them, and of one on the cpu.
+// The seconds that a search is taken to need for its first candidates, by the last ones. At first
+// those of the compilers, by all cores where nothing else needs them, and of one on the cpu.
 static double least_seconds(const tni_engine *e)
 {
     if (e->inspect->tuner->a_search > 0) return e->inspect->tuner->a_search;
@@ -222,14 +226,16 @@ static double least_seconds(const tni_engine *e)
     return TNI_A_COMPILER * TNI_TOGETHER / tni_threads_default();
 }
 
-// Takes the time of a search when its first candidates are measured, or at its end if that comes before.
+// Takes the time of a search when its first candidates are measured, or at its end if that comes
+// before.
 static void time_search(const tni_engine *e)
 {
     tni_tuner *u = e->inspect->tuner;
     if (u->dozens <= 2) u->a_search = (least_seconds(e) + tni_clock_now() - u->begun) / 2;
 }
 
-// The first candidates of a search are always measured. On others its compiler is waited for if there is time for all other kernels.
+// The first candidates of a search are always measured. On others its compiler is waited for if
+// there is time for all other kernels.
 bool tni_search_may_go_on(const tni_engine *e)
 {
     tni_tuner *u = e->inspect->tuner;
@@ -239,8 +245,8 @@ bool tni_search_may_go_on(const tni_engine *e)
     return u->share - (tni_clock_now() - u->begun) > u->chosen * least_seconds(e);
 }
 
-// Begins to compile the candidates of kernels that come later in the run: otherwise each search would wait for its own (ResNet-50 on an H200:
-// 31 of 38 s). AHEAD: kernels, enough for all cores.
+// Begins to compile the candidates of kernels that come later in the run: otherwise each search
+// would wait for its own (ResNet-50 on an H200: 31 of 38 s). AHEAD: kernels, enough for all cores.
 static void look_ahead(const tni_run *r, const tni_planned_kernel *now)
 {
     enum { AHEAD = 8 };
@@ -265,8 +271,9 @@ static void look_ahead(const tni_run *r, const tni_planned_kernel *now)
     }
 }
 
-// Returns the item of a key, which is made if the list does not have it, if it is to be measured now; NULL if not. Those that are not chosen are
-// measured if there is time for all that are, and when all of them were measured.
+// Returns the item of a key, which is made if the list does not have it, if it is to be measured
+// now; NULL if not. Those that are not chosen are measured if there is time for all that are, and
+// when all of them were measured.
 static tni_tuner_item *item_for_now(const tni_run *r, int64_t bytes, const uint64_t key[2])
 {
     tni_tuner      *u = r->e->inspect->tuner;
@@ -279,8 +286,8 @@ static tni_tuner_item *item_for_now(const tni_run *r, int64_t bytes, const uint6
     return now ? x : NULL;
 }
 
-// Begins a search in an item's share of the time. ONE: the most that one has where compilers run beside it, since the first candidates promise most; what is
-// left goes on in a later run.
+// Begins a search in an item's share of the time. ONE: the most that one has where compilers run
+// beside it, since the first candidates promise most; what is left goes on in a later run.
 static void begin_share(const tni_run *r, tni_tuner_item *x)
 {
     const double ONE  = 0.25;
@@ -310,7 +317,8 @@ static bool has_share(tni_tuner *u)
     return u && u->share > 0;
 }
 
-// What is not in the list is a kernel of a loop's body, or is launched with another alignment than at the beginning of the run.
+// What is not in the list is a kernel of a loop's body, or is launched with another alignment than
+// at the beginning of the run.
 void tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k)
 {
     tni_tuner *u = r->e->inspect->tuner;
@@ -381,7 +389,8 @@ tni_call_search *tni_call_tunes(const tni_run *r, tni_plan_step step, const tni_
     return &u->call;
 }
 
-// A call that did not search leaves its place to another one of its key, which may be aligned otherwise.
+// A call that did not search leaves its place to another one of its key, which may be aligned
+// otherwise.
 void tni_call_searched(const tni_run *r)
 {
     tni_tuner      *u = r->e->inspect->tuner;
@@ -401,7 +410,8 @@ static int by_bytes(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-// Lists the kernels and calls of a run that are still to be measured, and chooses those that move most, as many as there is time for.
+// Lists the kernels and calls of a run that are still to be measured, and chooses those that move
+// most, as many as there is time for.
 static void list_items(const tni_run *r, tni_tuner *u)
 {
     uint64_t key[2];
@@ -420,14 +430,16 @@ static void list_items(const tni_run *r, tni_tuner *u)
         set_state(u, &u->item[i], TNI_ITEM_CHOSEN);
 }
 
-// The part of the seconds that are left that goes to a run: half, and on a GPU an eighth, a quarter and three eighths to the second, third and fourth of its
-// plan, since most plans run a few times. On the cpu a search waits for its compilers, and comes to nothing in a short time.
+// The part of the seconds that are left that goes to a run: half, and on a GPU an eighth, a quarter
+// and three eighths to the second, third and fourth of its plan, since most plans run a few times.
+// On the cpu a search waits for its compilers, and comes to nothing in a short time.
 static double part_of_run(const tni_run *r)
 {
     return tni_compiles_beside(r->e) ? fmin(0.5, (double)r->plan->runs / 8) : 0.5;
 }
 
-// Winners of a run that failed are forgotten: they would be used without having been announced to the device.
+// Winners of a run that failed are forgotten: they would be used without having been announced to
+// the device.
 void tni_tuning_begins(const tni_run *r)
 {
     tni_tuner *u = tni_tuner_of(r->cx);
@@ -451,7 +463,8 @@ static void note_winner(tn_ctx *cx, tni_tuner *u, const tni_tuned_kernel *w)
     tni_tuned_keep(&w->won);
 }
 
-// Keeps the winners of a run. What their searches would measure next is compiled until the next run, if there is one: LITTLE, seconds that are not worth it.
+// Keeps the winners of a run. What their searches would measure next is compiled until the next
+// run, if there is one: LITTLE, seconds that are not worth it.
 void tni_tuning_ends(const tni_run *r)
 {
     const double LITTLE = 0.05;
@@ -472,8 +485,8 @@ void tni_tuning_ends(const tni_run *r)
 
 // ---- budgets -----------------------------------------------------------------------------------
 
-// Plans that were measured, and searches that were cut short, are looked at again: a new budget is a new request. Where rules are to decide there is none: a plan that
-// wins is used at once.
+// Plans that were measured, and searches that were cut short, are looked at again: a new budget is
+// a new request. Where rules are to decide there is none: a plan that wins is used at once.
 tn_status tn_tune(tn_ctx *cx, double seconds)
 {
     if (!tni_ctx_ok(cx, "tune")) return tni_failed();
@@ -496,7 +509,8 @@ static bool has_disk(tni_disk *d, tni_text *why)
     return tni_disk_usable(d, why);
 }
 
-// Returns the number of winners of a file, or -1, reported as an error of reading or writing, with the reason.
+// Returns the number of winners of a file, or -1, reported as an error of reading or writing, with
+// the reason.
 static int tuned_count(tn_ctx *cx, const char *op, bool ok, int n, const tni_text *why)
 {
     if (!ok) tni_fail(cx, TN_EIO, "%s: %s", op, why->s);
@@ -526,7 +540,8 @@ int tn_tune_import(tn_ctx *cx, const char *path)
     return tuned_count(cx, "tune_import", ok, n, &why);
 }
 
-// A value that is no number of seconds leaves measuring off, with a warning; 0 turns winners off, too (kernel/tuned.c).
+// A value that is no number of seconds leaves measuring off, with a warning; 0 turns winners off,
+// too (kernel/tuned.c).
 void tni_tune_open(tn_ctx *cx)
 {
     tni_text why = { "" };
@@ -535,7 +550,8 @@ void tni_tune_open(tn_ctx *cx)
     if (s > 0 && !tni_tuned_off()) cx->engine->tune_seconds = s;
 }
 
-// Ends what tni_log_winner has printed: most lines say that the rule was right, which looks as if nothing had come of it.
+// Ends what tni_log_winner has printed: most lines say that the rule was right, which looks as if
+// nothing had come of it.
 static void log_end(const tni_tuner *u)
 {
     tni_disk d;

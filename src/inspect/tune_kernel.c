@@ -1,9 +1,12 @@
-// The search for the settings of a kernel, measured where it runs (tune.c says which kernels are, and for how long).
+// The search for the settings of a kernel, measured where it runs (tune.c says which kernels are,
+// and for how long).
 //
-// The kernel is launched with what it reads in the run, but writes to memory of the tuner, so that the run sees nothing of it. From the rule's
-// settings, or those that won before, the search goes to the best of the settings that differ in one knob, and on from there as
-// long as one wins. A setting has to win two contests against the present best, each by more than the times of either vary, and to be right: its
-// results are compared with the rule's. Those that are much slower are given up after one launch.
+// The kernel is launched with what it reads in the run, but writes to memory of the tuner, so that
+// the run sees nothing of it. From the rule's settings, or those that won before, the search goes
+// to the best of the settings that differ in one knob, and on from there as long as one wins. A
+// setting has to win two contests against the present best, each by more than the times of either
+// vary, and to be right: its results are compared with the rule's. Those that are much slower are
+// given up after one launch.
 //
 // A search from the rule's settings, as it goes for a sum of all of a large tensor:
 //
@@ -17,7 +20,8 @@
 //
 //   tenon: tuned FULL (130023424,): 116.2 us, 132.8 us by the rule, 116.1 us next: unroll 8
 //
-// What has lost is remembered for the process, so that a search that was cut short goes on with the rest.
+// What has lost is remembered for the process, so that a search that was cut short goes on with the
+// rest.
 #include "inspect/agreement.h"
 #include "inspect/explain.h"
 #include "inspect/profile.h"
@@ -119,7 +123,8 @@ static bool open_trial(trial *t, const tni_run *r, tni_planned_kernel *k)
 
 // ---- launches ----------------------------------------------------------------------------------
 
-// Launches the kernel under some settings; false if it cannot be. A candidate is launched as the run would launch it, but waits for its compiler, takes scratch of its own, since the run's was
+// Launches the kernel under some settings; false if it cannot be. A candidate is launched as the
+// run would launch it, but waits for its compiler, takes scratch of its own, since the run's was
 // taken for other settings, and is spoiled if a test says so.
 static bool launch_with(trial *t, const tni_tuning *settings)
 {
@@ -139,8 +144,9 @@ static bool launch_with(trial *t, const tni_tuning *settings)
     return s == TN_OK && !l.fail[0];
 }
 
-// Returns the seconds of one launch, from `n` of them one after the other; INFINITY if it cannot be launched.
-// The queue is held until all launches are submitted, so that the time of a short kernel is not that of the host.
+// Returns the seconds of one launch, from `n` of them one after the other; INFINITY if it cannot be
+// launched. The queue is held until all launches are submitted, so that the time of a short kernel
+// is not that of the host.
 static double time_launches(trial *t, const tni_tuning *settings, int n)
 {
     const tni_engine *e  = t->r->e;
@@ -164,7 +170,8 @@ static bool run_fresh(trial *t, const tni_tuning *settings)
     return launch_with(t, settings);
 }
 
-// Whether the results under some settings agree with the rule's, in every buffer that the kernel writes.
+// Whether the results under some settings agree with the rule's, in every buffer that the kernel
+// writes.
 static bool is_right(trial *t, const tni_tuning *settings)
 {
     bool ok = run_fresh(t, settings);
@@ -225,8 +232,8 @@ static double sample(void *arg, const void *settings)
     return time_launches(t, settings, t->repeats);
 }
 
-// A candidate, what the model expects of it and what was measured; best: seconds of the present best beside it, 0 if they did not meet;
-// lost: it was slower, or cannot be launched.
+// A candidate, what the model expects of it and what was measured; best: seconds of the present
+// best beside it, 0 if they did not meet; lost: it was slower, or cannot be launched.
 typedef struct {
     tni_tuning settings;
     double     expected, seconds, best;
@@ -245,7 +252,8 @@ static int by_time(const void *a, const void *b)
     return tni_by_size(&((const candidate *)a)->seconds, &((const candidate *)b)->seconds);
 }
 
-// The seconds that a candidate is taken to wait for its compiler before it is launched, by those before it.
+// The seconds that a candidate is taken to wait for its compiler before it is launched, by those
+// before it.
 static double wait_of(const trial *t)
 {
     const tni_tuner *u = t->r->e->inspect->tuner;
@@ -253,7 +261,8 @@ static double wait_of(const trial *t)
     return (u->waited + TNI_A_COMPILER) / (u->waits + 1);
 }
 
-// Lists the most promising neighbours of a setting for a launch that were not tried yet, the best first.
+// Lists the most promising neighbours of a setting for a launch that were not tried yet, the best
+// first.
 static int list_candidates(const tni_engine *e, const tni_launch *l, const uint64_t key[2],
                            const tni_tuning *from, candidate *c)
 {
@@ -287,7 +296,8 @@ static void expect_candidates(const trial *t, const candidate *c, int n)
         expect_candidate(t->r->e, t->k->entry, &t->l, &c[i], true);
 }
 
-// Measures each neighbour of `from`, which takes `best` seconds, once, as long as there is time. GIVEN_UP: one that takes that much longer for its first launch gets no more.
+// Measures each neighbour of `from`, which takes `best` seconds, once, as long as there is time.
+// GIVEN_UP: one that takes that much longer for its first launch gets no more.
 static void try_candidates(trial *t, const tni_tuning *from, candidate *c, int n, double best)
 {
     enum { GIVEN_UP = 2 };
@@ -308,8 +318,9 @@ static void try_candidates(trial *t, const tni_tuning *from, candidate *c, int n
     qsort(c, (size_t)n, sizeof *c, by_time);
 }
 
-// Whether a candidate wins two contests and is right, which is asked of those alone that were faster: of large results it takes longer to find out. What
-// was measured of it by itself is replaced by its time beside the present best.
+// Whether a candidate wins two contests and is right, which is asked of those alone that were
+// faster: of large results it takes longer to find out. What was measured of it by itself is
+// replaced by its time beside the present best.
 static bool beats(trial *t, const tni_tuning *best, candidate *c, double us[2])
 {
     bool faster = tni_wins(sample, t, best, &c->settings, TNI_CONTESTS, us);
@@ -319,8 +330,9 @@ static bool beats(trial *t, const tni_tuning *best, candidate *c, double us[2])
     return faster && right;
 }
 
-// Notes the fastest of the candidates, none of which has won, if it is faster than what the present best has beaten. Those that
-// seemed to be faster than the present best and did not meet it are left out: they may be wrong.
+// Notes the fastest of the candidates, none of which has won, if it is faster than what the present
+// best has beaten. Those that seemed to be faster than the present best and did not meet it are
+// left out: they may be wrong.
 static void note_next(const candidate *c, int n, tni_tuned *won)
 {
     const candidate *next = NULL;
@@ -334,8 +346,9 @@ static void note_next(const candidate *c, int n, tni_tuned *won)
     if (next->best > 0) won->us = 1e6 * next->best;
 }
 
-// Goes from *best to the best of the neighbours that were not tried, if one wins; false if there are none. won keeps the times. The
-// present best is measured beside them, since the clock of a chip changes.
+// Goes from *best to the best of the neighbours that were not tried, if one wins; false if there
+// are none. won keeps the times. The present best is measured beside them, since the clock of a
+// chip changes.
 static bool climb(trial *t, tni_tuning *best, tni_tuned *won)
 {
     candidate c[CANDIDATES];
@@ -361,7 +374,8 @@ static bool climb(trial *t, tni_tuning *best, tni_tuned *won)
     return true;
 }
 
-// Keeps a winner with its times, which were measured side by side before; the next best may be one of those that were tried since.
+// Keeps a winner with its times, which were measured side by side before; the next best may be one
+// of those that were tried since.
 static void keep_times(tni_tuned *won, const tni_tuned *before)
 {
     double next = won->next_us * before->us / won->us;
@@ -372,7 +386,8 @@ static void keep_times(tni_tuned *won, const tni_tuned *before)
     won->next_us  = next;
 }
 
-// The winner meets the rule once more, so that the two can be compared, and both are known from then on.
+// The winner meets the rule once more, so that the two can be compared, and both are known from
+// then on.
 static void meet_rule(trial *t, const tni_tuning *best, tni_tuned *won)
 {
     static const tni_tuning rule;
@@ -388,8 +403,8 @@ static void meet_rule(trial *t, const tni_tuning *best, tni_tuned *won)
     if (!better) won->settings = rule, won->us = us[0];
 }
 
-// Searches from the settings that won before, or the rule's. Where this process has found them, and nothing beats them, their times are kept.
-// Returns whether it came to its end.
+// Searches from the settings that won before, or the rule's. Where this process has found them, and
+// nothing beats them, their times are kept. Returns whether it came to its end.
 static bool search(trial *t, tni_tuned_kernel *w)
 {
     static const tni_tuning rule;
@@ -438,8 +453,8 @@ static void name_kernel(const trial *t, tni_tuned *won)
              tni_shape_text(k->np + k->nr, t->l.size).s);
 }
 
-// Measures a kernel and notes the winner, the rule's settings if nothing beats them, for the end of the run. False if nothing can be
-// measured.
+// Measures a kernel and notes the winner, the rule's settings if nothing beats them, for the end of
+// the run. False if nothing can be measured.
 static bool find_winner(trial *t)
 {
     tni_tuner       *u = t->r->e->inspect->tuner;

@@ -1,17 +1,20 @@
-// Tuning of plans: what the planner decided by rules about single values (plan/choices.c) is chosen otherwise, the graph is planned
-// again, and the plan that wins takes the place of the rule's.
+// Tuning of plans: what the planner decided by rules about single values (plan/choices.c) is chosen
+// otherwise, the graph is planned again, and the plan that wins takes the place of the rule's.
 //
-// A plan is measured as a whole, since a choice moves work from one kernel to another. Before a run, while its graph is open and nothing
-// of it has run, other plans of the graph are run on its inputs, with memory of their own. What they
-// overwrite is copied before and put back afterwards, so that the run itself sees nothing of it. From the present plan the
-// search goes to the first alternative that is right and wins two contests (kernel/tuning.h), and on from there. Alternatives
-// are tried in the order of what is expected of them: the share of the plan's bytes that they are about, times what their kind did
-// on this chip so far. One that takes twice as long is given up after a run.
+// A plan is measured as a whole, since a choice moves work from one kernel to another. Before a
+// run, while its graph is open and nothing of it has run, other plans of the graph are run on its
+// inputs, with memory of their own. What they overwrite is copied before and put back afterwards,
+// so that the run itself sees nothing of it. From the present plan the search goes to the first
+// alternative that is right and wins two contests (kernel/tuning.h), and on from there.
+// Alternatives are tried in the order of what is expected of them: the share of the plan's bytes
+// that they are about, times what their kind did on this chip so far. One that takes twice as long
+// is given up after a run.
 //
-// Results are compared with those of the rule's plan, all that the graph stores. Another order of sums may be
-// amplified on the way through a graph: an optimizer that divides by the root of a square makes a whole step of a gradient's last bit. So
-// where results differ by more than sums may, the graph is run op by op as well, and a plan may differ from the rule's by twice as much
-// as that does.
+// Results are compared with those of the rule's plan, all that the graph stores. Another order of
+// sums may be amplified on the way through a graph: an optimizer that divides by the root of a
+// square makes a whole step of a gradient's last bit. So where results differ by more than sums
+// may, the graph is run op by op as well, and a plan may differ from the rule's by twice as much as
+// that does.
 //
 // TN_LOG=tune prints
 //
@@ -41,7 +44,8 @@ typedef struct {
     tni_buffer *of, *copy;
 } saved;
 
-// A search for a graph. want, slack: by item, what the rule's plan stored, and how far from it another may be.
+// A search for a graph. want, slack: by item, what the rule's plan stored, and how far from it
+// another may be.
 typedef struct {
     tn_ctx      *cx;
     tni_engine  *e;
@@ -97,7 +101,8 @@ static bool save_buffer(search *s, tni_buffer *b)
     return true;
 }
 
-// Copies the inputs that a plan overwrites: updates in place, and values that take the memory of an input that dies.
+// Copies the inputs that a plan overwrites: updates in place, and values that take the memory of an
+// input that dies.
 static bool save_inputs(search *s, const tni_plan *p)
 {
     bool ok = true;
@@ -120,8 +125,8 @@ static void restore_inputs(const search *s)
 
 // ---- results -----------------------------------------------------------------------------------
 
-// Whether the value of an item is one of the graph's results. What a step assigns is one, though it mostly has the memory of what it is assigned
-// from: that is no result itself.
+// Whether the value of an item is one of the graph's results. What a step assigns is one, though it
+// mostly has the memory of what it is assigned from: that is no result itself.
 static bool is_result(const tni_run *r, size_t i)
 {
     const tni_node *n = r->g->item[i].n;
@@ -160,8 +165,8 @@ static bool check_result(search *s, size_t i, const tni_node *n, char *data)
 }
 
 // Notes how far from the rule's a result is that was computed op by op. Twice that is allowed,
-// since the rule's own result is as far from the exact one. One that overflows op by op, as squares of f16 do, says nothing of
-// other plans.
+// since the rule's own result is as far from the exact one. One that overflows op by op, as squares
+// of f16 do, says nothing of other plans.
 static bool note_slack(search *s, size_t i, const tni_node *n, char *data)
 {
     if (!s->want[i]) return true;
@@ -173,7 +178,8 @@ static bool note_slack(search *s, size_t i, const tni_node *n, char *data)
 
 // ---- runs --------------------------------------------------------------------------------------
 
-// Fills memory with bytes that are NaNs as floats: a first piece from the host, then copies of all before.
+// Fills memory with bytes that are NaNs as floats: a first piece from the host, then copies of all
+// before.
 static bool fill_memory(const search *s, const tni_buffer *b)
 {
     enum { PIECE = 4096 };
@@ -202,8 +208,9 @@ static bool spoil_memory(const search *s, const tni_run *r)
     return ok;
 }
 
-// Runs a plan n times on the inputs as they are, and puts these back. *seconds: of one run. look: at each result of the last.
-// The device's queue is held until all is submitted, if that is not too much, so that the time of a short plan is not the host's.
+// Runs a plan n times on the inputs as they are, and puts these back. *seconds: of one run. look:
+// at each result of the last. The device's queue is held until all is submitted, if that is not too
+// much, so that the time of a short plan is not the host's.
 static bool run_plan(search *s, tni_plan *p, int n, double *seconds,
                      bool (*look)(search *s, size_t i, const tni_node *n, char *data))
 {
@@ -229,7 +236,8 @@ static bool run_plan(search *s, tni_plan *p, int n, double *seconds,
     return ok;
 }
 
-// A sample of a plan. Memory is taken and released for each, so that two plans never need it at the same time.
+// A sample of a plan. Memory is taken and released for each, so that two plans never need it at the
+// same time.
 static double sample(void *arg, const void *plan)
 {
     search *s = arg;
@@ -237,8 +245,8 @@ static double sample(void *arg, const void *plan)
     return run_plan(s, (tni_plan *)plan, s->repeats, &seconds, NULL) ? seconds : INFINITY;
 }
 
-// Finds how far from the rule's results those of the graph are that is run op by op. Its kernels are interpreted where
-// they are not compiled, since it runs once.
+// Finds how far from the rule's results those of the graph are that is run op by op. Its kernels
+// are interpreted where they are not compiled, since it runs once.
 static bool find_slack(search *s)
 {
     tni_limits limits = s->limits;
@@ -313,14 +321,15 @@ static double bytes_share(const search *s, const tni_alternative *a)
     return fmin(1, (double)a->bytes / fmax(1, (double)s->bytes));
 }
 
-// What a plan is expected to take beside the present one: the part that the choice is about takes what such choices did so far.
+// What a plan is expected to take beside the present one: the part that the choice is about takes
+// what such choices did so far.
 static double expected_of(const search *s, const tni_alternative *a)
 {
     return 1 + bytes_share(s, a) * (tni_choice_expect(s->chip, a->choice.kind) - 1);
 }
 
-// Learns what the part did that a choice is about: the whole has changed by `ratio`. Within bounds, since a small share makes much of
-// noise.
+// Learns what the part did that a choice is about: the whole has changed by `ratio`. Within bounds,
+// since a small share makes much of noise.
 static void learn_ratio(const search *s, const tni_alternative *a, double ratio)
 {
     double share = bytes_share(s, a);
@@ -328,7 +337,8 @@ static void learn_ratio(const search *s, const tni_alternative *a, double ratio)
     tni_choice_learn(s->chip, a->choice.kind, fmin(4, fmax(0.25, 1 + (ratio - 1) / share)));
 }
 
-// The alternative that promises most of those that are left; they are in the order of their bytes, which decides where nothing is known.
+// The alternative that promises most of those that are left; they are in the order of their bytes,
+// which decides where nothing is known.
 static int most_promising(const search *s, const tni_alternative *a, int n)
 {
     int    best  = -1;
@@ -348,8 +358,9 @@ static void key_of(const search *s, const tni_choices *c, uint64_t key[2])
     tni_tuned_bytes_key(word, sizeof word, key);
 }
 
-// Times a plan; INFINITY if it fails. Given up after a run if that takes more than twice as long as one of the present plan. *once: the time
-// of that run, which of a short plan is mostly that of the events.
+// Times a plan; INFINITY if it fails. Given up after a run if that takes more than twice as long as
+// one of the present plan. *once: the time of that run, which of a short plan is mostly that of the
+// events.
 static double time_plan(search *s, tni_plan *p, double *once)
 {
     enum { GIVEN_UP = 2 };
@@ -361,7 +372,8 @@ static double time_plan(search *s, tni_plan *p, double *once)
     return run_plan(s, p, s->repeats, &seconds, NULL) ? seconds : INFINITY;
 }
 
-// Measures the present plan with one more choice. Whether it wins, and is the present one from now on.
+// Measures the present plan with one more choice. Whether it wins, and is the present one from now
+// on.
 static bool try_alternative(search *s, const tni_alternative *a, const tni_plan *cached,
                             tni_tuned *won)
 {
@@ -418,8 +430,9 @@ static bool climb(search *s, const tni_plan *cached, tni_tuned *won)
     return false;
 }
 
-// Runs the rule's plan, keeps its results, and times the plan to begin with, which has won before or is the rule's. A plan of which
-// there is no time for FEW runs is left: a run of a large one takes longer than the whole search may.
+// Runs the rule's plan, keeps its results, and times the plan to begin with, which has won before
+// or is the rule's. A plan of which there is no time for FEW runs is left: a run of a large one
+// takes longer than the whole search may.
 static bool begin_search(search *s, tni_tuned *won)
 {
     enum { FEW = 12 };
@@ -495,7 +508,8 @@ static bool calls_user(const tni_node *n)
     return false;
 }
 
-// Whether a graph can be run several times unnoticed: no other rank waits, and no function of a user is called.
+// Whether a graph can be run several times unnoticed: no other rank waits, and no function of a
+// user is called.
 static bool can_run_again(const tni_graph *g, const tni_plan *p)
 {
     if (g->cx->world || p->collectives || p->unfused || !p->key_bytes || !p->steps) return false;
@@ -537,7 +551,8 @@ static void close_search(search *s)
     tni_free(h, s->slack);
 }
 
-// Lets the winner take the place of *p, and keeps its choices. Where there was nothing to choose, there is nothing to keep.
+// Lets the winner take the place of *p, and keeps its choices. Where there was nothing to choose,
+// there is nothing to keep.
 static void keep_winner(search *s, tni_plan **p, tni_tuned *won, bool ended)
 {
     tni_plan *old = *p;
@@ -560,7 +575,8 @@ static void keep_winner(search *s, tni_plan **p, tni_tuned *won, bool ended)
     *p = s->best;
 }
 
-// Frees the plans of a search that came to nothing. *p stays, unless its results are known to be wrong.
+// Frees the plans of a search that came to nothing. *p stays, unless its results are known to be
+// wrong.
 static void give_up(search *s, tni_plan **p)
 {
     tni_heap *h = &s->cx->heap;
@@ -572,9 +588,11 @@ static void give_up(search *s, tni_plan **p)
     } else if (s->rule != *p) tni_plan_free(h, s->rule);
 }
 
-// A_COMPILER: seconds that an alternative may take, before one is measured; most of it goes to the compiler of its kernels.
-// A quarter of the time that is left: the kernels of the plan that wins are measured, too, and a search that was cut short goes on behind them. What fails leaves the plan as it
-// is, and is not reported; but a program that asks to stop while others are measured is not asked again. Counts of plans and launches are those of the program.
+// A_COMPILER: seconds that an alternative may take, before one is measured; most of it goes to the
+// compiler of its kernels. A quarter of the time that is left: the kernels of the plan that wins
+// are measured, too, and a search that was cut short goes on behind them. What fails leaves the
+// plan as it is, and is not reported; but a program that asks to stop while others are measured is
+// not asked again. Counts of plans and launches are those of the program.
 bool tni_plan_tunes(tni_graph *g, tni_plan **p)
 {
     const double A_COMPILER = 0.25;

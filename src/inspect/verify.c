@@ -1,10 +1,11 @@
 // TN_VERIFY=1: every kernel and every call beside the reference device.
 //
-// The items that a step stands for are its group: those it stores, and those that are computed on the
-// way and stay nowhere. Before the step runs, what it reads is copied, and the group is computed on
-// ref, op by op, each value with a bound of how far a device may be from it (error_bound.c). After it ran,
-// what it stored is compared. Where a kernel differs, its group is run op by op on the device itself:
-// the first op that differs then is named, or, if none does, the kernel is at fault.
+// The items that a step stands for are its group: those it stores, and those that are computed on
+// the way and stay nowhere. Before the step runs, what it reads is copied, and the group is
+// computed on ref, op by op, each value with a bound of how far a device may be from it
+// (error_bound.c). After it ran, what it stored is compared. Where a kernel differs, its group is
+// run op by op on the device itself: the first op that differs then is named, or, if none does, the
+// kernel is at fault.
 #include "inspect/error_bound.h"
 #include "inspect/host_copy.h"
 #include "inspect/inspect.h"
@@ -37,7 +38,8 @@ typedef struct {
     size_t         members;
 } verification;
 
-// A value that differs, as a number. alone: what the device gives op by op where the kernel differs.
+// A value that differs, as a number. alone: what the device gives op by op where the kernel
+// differs.
 typedef struct {
     bool    found, has_alone;
     size_t  item;
@@ -88,7 +90,8 @@ static uint8_t role_of(const verification *v, size_t i)
     return op == TNI_assign && p->alias ? SHARE : OUTSIDE;
 }
 
-// Updates write in place, and custom ops are only defined by the user's code: neither has a reference.
+// Updates write in place, and custom ops are only defined by the user's code: neither has a
+// reference.
 static bool can_compare(int op)
 {
     return op != TNI_update && op != TNI_custom && op != TNI_view;
@@ -119,8 +122,8 @@ static int by_position(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-// Starts from what the step stores, follows sources until they are in memory, and sorts by id, which is
-// an order of computation.
+// Starts from what the step stores, follows sources until they are in memory, and sorts by id,
+// which is an order of computation.
 static void find_group(verification *v)
 {
     const tni_planned_kernel *k = kernel_of(v);
@@ -287,7 +290,8 @@ static bool agrees(const tni_node *n, double have, double want, double error)
     return fabs(have - want) <= error + tni_error_of_rounding(dt, want);
 }
 
-// Compares item i, which a device has computed at data; sets d if it differs. False if memory is out.
+// Compares item i, which a device has computed at data; sets d if it differs. False if memory is
+// out.
 static bool compare_item(const verification *v, size_t i, char *data, difference *d)
 {
     const tni_node *n     = node_at(v, i);
@@ -325,8 +329,8 @@ static bool compare_results(const verification *v, difference *d)
 
 // ---- op by op ----------------------------------------------------------------------------------
 
-// The group on the device itself: buffers by item, and a plan of the same graph in which every item has a
-// step of its own.
+// The group on the device itself: buffers by item, and a plan of the same graph in which every item
+// has a step of its own.
 typedef struct {
     tni_run      run;
     tni_buffer **buffer;
@@ -442,8 +446,8 @@ static void look_up_alone(const verification *v, const alone *a, difference *d)
     tni_free(heap_of(v), x);
 }
 
-// Finds the op of the group that differs by itself, in `first`; if none does, what the group gives in
-// place of d: then the fused kernel is at fault.
+// Finds the op of the group that differs by itself, in `first`; if none does, what the group gives
+// in place of d: then the fused kernel is at fault.
 static void run_group(const verification *v, difference *d, difference *first)
 {
     alone a;

@@ -27,8 +27,9 @@ static void copy_elements(unsigned char *to, size_t n, const tni_file_entry *it)
         for (size_t i = 0; i < n; i++) to[i] = p[n - 1 - i];
 }
 
-// Returns a tensor of these sizes on the entry's bytes in the mapping, or, if they are big-endian or
-// not aligned for their dtype, on a copy. The mapping is unmapped when the last tensor on it is gone.
+// Returns a tensor of these sizes on the entry's bytes in the mapping, or, if they are big-endian
+// or not aligned for their dtype, on a copy. The mapping is unmapped when the last tensor on it is
+// gone.
 static tn_tensor *borrow_entry(tn_file *f, const char *op, const tni_file_entry *it,
                                const int64_t *size)
 {
@@ -54,8 +55,8 @@ static bool bools_ok(const tni_file_entry *it)
     return all <= 1;
 }
 
-// An array in Fortran order is read as its transpose, whose axes are then permuted back: a view, not a
-// copy.
+// An array in Fortran order is read as its transpose, whose axes are then permuted back: a view,
+// not a copy.
 tn_tensor *tni_file_entry_tensor(tn_file *f, const char *op, const tni_file_entry *it)
 {
     tn_ctx  *cx   = f->owned.cx;

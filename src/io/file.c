@@ -1,18 +1,19 @@
-// tn_file_*: one list of tensors over a safetensors file, the files of an index, or an npy file; and the
-// settings of a JSON file, as the metadata of a file without tensors.
+// tn_file_*: one list of tensors over a safetensors file, the files of an index, or an npy file;
+// and the settings of a JSON file, as the metadata of a file without tensors.
 //
-// Opening a file maps it and parses its header; no element is read. A tensor borrows its bytes from the
-// mapping where dtype and alignment allow, so that loading a large model touches each page once, when it is
-// copied to the device.
+// Opening a file maps it and parses its header; no element is read. A tensor borrows its bytes from
+// the mapping where dtype and alignment allow, so that loading a large model touches each page
+// once, when it is copied to the device.
 #include "io/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// ---- parts and entries --------------------------------------------------------------------------
+// ---- parts and entries -------------------------------------------------------------------------
 
-// The part is registered as soon as it is mapped, so that tni_file_close unmaps it if anything fails later.
+// The part is registered as soon as it is mapped, so that tni_file_close unmaps it if anything
+// fails later.
 bool tni_file_part_add(tn_file *f, const char *path)
 {
     tn_ctx *cx = f->owned.cx;
@@ -50,8 +51,8 @@ bool tni_file_wrong(tn_file *f, const char *fmt, ...)
     return false;
 }
 
-// Reads the sizes again from the file's own text, which was checked when the file was opened: an entry
-// need not store them.
+// Reads the sizes again from the file's own text, which was checked when the file was opened: an
+// entry need not store them.
 void tni_file_entry_sizes(const tni_file_entry *it, int64_t size[TN_MAX_RANK])
 {
     const char *s = it->shape;
@@ -125,8 +126,8 @@ void tni_file_close(tn_file *f)
     tni_free(heap, f);
 }
 
-// The format is known by the first bytes (npy, JSON) or by the name (an index, settings); everything else must
-// be safetensors.
+// The format is known by the first bytes (npy, JSON) or by the name (an index, settings);
+// everything else must be safetensors.
 static bool read_all(tn_file *f, const char *path, bool npy_only)
 {
     if (!tni_file_part_add(f, path)) return false;

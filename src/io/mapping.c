@@ -1,8 +1,8 @@
 // Mapping a file. It is mapped as it is now: a file that another program cuts short while it is
 // mapped ends the process at the next look, so files are replaced (outfile.h), never written over.
 //
-// One page more is mapped than the file has. Reading that page, which is past the file's end, ends the
-// process, so a reader that runs over the end is found out, whatever follows in memory. With
+// One page more is mapped than the file has. Reading that page, which is past the file's end, ends
+// the process, so a reader that runs over the end is found out, whatever follows in memory. With
 // AddressSanitizer that holds from the first byte on.
 #include "io/mapping.h"
 
@@ -93,8 +93,8 @@ void tni_mapping_unref(tni_mapping *m)
     tni_free(m->heap, m);
 }
 
-// Whole pages alone: those at the ends may have other bytes that are in use. Nothing was written to them, so that they
-// are read from the file again.
+// Whole pages alone: those at the ends may have other bytes that are in use. Nothing was written to
+// them, so that they are read from the file again.
 void tni_mapping_forget(const tni_mapping *m, const unsigned char *at, size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), start = (size_t)(at - m->data);

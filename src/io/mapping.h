@@ -13,11 +13,12 @@ typedef struct {
     tni_heap            *heap;
 } tni_mapping;
 
-// With one reference; NULL, reported by the op's name as TN_EIO with the path and the system's reason.
-// An empty file maps to 0 bytes.
+// With one reference; NULL, reported by the op's name as TN_EIO with the path and the system's
+// reason. An empty file maps to 0 bytes.
 tni_mapping *tni_mapping_open(tn_ctx *cx, const char *op, const char *path);
 void         tni_mapping_unref(tni_mapping *m);
-// The bytes from `at` on are not looked at for a while: memory need not hold them. They can be read as before.
+// The bytes from `at` on are not looked at for a while: memory need not hold them. They can be read
+// as before.
 void tni_mapping_forget(const tni_mapping *m, const unsigned char *at, size_t bytes);
 
 #endif

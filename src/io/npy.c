@@ -7,8 +7,8 @@
 //   {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }      ... blanks, newline
 //   24 bytes of data
 //
-// The dictionary is parsed as the one literal that NumPy writes; no Python is evaluated, and pickled
-// objects are refused.
+// The dictionary is parsed as the one literal that NumPy writes; no Python is evaluated, and
+// pickled objects are refused.
 #include "io/file.h"
 
 #include <stdio.h>
@@ -38,8 +38,8 @@ bool tni_is_npy(const tni_mapping *m)
 
 // ---- the dictionary ----------------------------------------------------------------------------
 
-// The state of parsing: what is left of the header's text, and what was found so far. seen counts each
-// of the three keys.
+// The state of parsing: what is left of the header's text, and what was found so far. seen counts
+// each of the three keys.
 typedef struct {
     tn_file    *f;
     const char *at, *end;
@@ -169,7 +169,8 @@ static bool read_dictionary(reader *r)
 
 // ---- the file ----------------------------------------------------------------------------------
 
-// Finds the header's text; the data follow it. Version 1 has a length of two bytes, later ones of four.
+// Finds the header's text; the data follow it. Version 1 has a length of two bytes, later ones of
+// four.
 static bool read_prefix(reader *r)
 {
     const tni_mapping *m = r->f->part->map;
@@ -187,8 +188,8 @@ static bool read_prefix(reader *r)
     return true;
 }
 
-// Returns the row of dtypes that descr names; -1, reported. Arrays of Python objects are pickles, which
-// could run code, and are never read.
+// Returns the row of dtypes that descr names; -1, reported. Arrays of Python objects are pickles,
+// which could run code, and are never read.
 static int find_dtype(const reader *r)
 {
     char order = r->descr_bytes > 2 ? r->descr[0] : 0;

@@ -56,9 +56,9 @@ static bool is_at(int fd, const char *path)
            mine.st_dev == there.st_dev;
 }
 
-// Creates a temporary file for this writer alone: returns its descriptor, or -1 with errno. Whoever has
-// the lock owns the file. A process that is killed loses the lock, and the next writer removes what it
-// left, so that such files do not pile up.
+// Creates a temporary file for this writer alone: returns its descriptor, or -1 with errno. Whoever
+// has the lock owns the file. A process that is killed loses the lock, and the next writer removes
+// what it left, so that such files do not pile up.
 static int open_locked(const char *temp)
 {
     for (;;) {
@@ -115,8 +115,8 @@ static bool take_mode(tni_outfile *f)
     return !why;
 }
 
-// Everything that can be known to fail (no such folder, no permission, a folder in the way) fails here,
-// before the caller has computed anything.
+// Everything that can be known to fail (no such folder, no permission, a folder in the way) fails
+// here, before the caller has computed anything.
 tni_outfile *tni_outfile_open(tn_ctx *cx, const char *op, const char *path)
 {
     if (!path || !*path) return tni_fail(cx, TN_EARG, "%s: the path is empty", op);
@@ -188,8 +188,8 @@ static void sync_folder(tni_outfile *f)
     close(fd);
 }
 
-// The rename comes before the close, which gives up the lock. A failed write is known by then, because
-// fsync waits for it.
+// The rename comes before the close, which gives up the lock. A failed write is known by then,
+// because fsync waits for it.
 tn_status tni_outfile_commit(tni_outfile *f)
 {
     bool ok = flush_buffer(f);

@@ -12,7 +12,8 @@ typedef struct tni_outfile tni_outfile;
 tni_outfile *tni_outfile_open(tn_ctx *cx, const char *op, const char *path);
 // False, reported, on failure; then only tni_outfile_abandon is left to do.
 bool tni_outfile_write(tni_outfile *f, const void *data, size_t bytes);
-// Flushes, syncs, renames, syncs the folder. Frees f also on failure, when the old file is as it was.
+// Flushes, syncs, renames, syncs the folder. Frees f also on failure, when the old file is as it
+// was.
 tn_status tni_outfile_commit(tni_outfile *f);
 // Removes the temporary file and frees f.
 void tni_outfile_abandon(tni_outfile *f);

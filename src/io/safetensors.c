@@ -1,4 +1,5 @@
-// Reading safetensors: a length of 8 bytes, a JSON header, then the data of all tensors without a gap.
+// Reading safetensors: a length of 8 bytes, a JSON header, then the data of all tensors without a
+// gap.
 //
 //   \x40\0\0\0\0\0\0\0                       length of the header
 //   {"__metadata__": {"format": "pt"},
@@ -7,8 +8,8 @@
 //   32 bytes of data
 //
 // The header is walked twice, first to know that it is JSON and how many tensors it lists, so that
-// memory is allocated once and in proportion to it. Files come from strangers: every number is checked
-// before it is used, and an error names the tensor and what is wrong.
+// memory is allocated once and in proportion to it. Files come from strangers: every number is
+// checked before it is used, and an error names the tensor and what is wrong.
 #include "base/json.h"
 #include "io/file.h"
 
@@ -86,8 +87,8 @@ static bool check_meta(reader *r)
     return !twice;
 }
 
-// Reads the pairs of __metadata__, which must be strings. They are stored one after the other in the
-// part's text.
+// Reads the pairs of __metadata__, which must be strings. They are stored one after the other in
+// the part's text.
 static bool read_meta(reader *r)
 {
     if (r->part->meta) return tni_file_wrong(r->f, "__metadata__ appears twice");
@@ -116,8 +117,8 @@ typedef struct {
     int64_t begin, end;
 } fields;
 
-// Reads an array of integers that are not negative, and returns how many there are, of which the first
-// `capacity` are kept; -1 if it is no such array.
+// Reads an array of integers that are not negative, and returns how many there are, of which the
+// first `capacity` are kept; -1 if it is no such array.
 static int read_integers(reader *r, int64_t *v, int capacity)
 {
     int64_t number;
@@ -130,8 +131,8 @@ static int read_integers(reader *r, int64_t *v, int capacity)
     return r->j.kind == TNI_JSON_ARRAY_END ? n : -1;
 }
 
-// Finds the dtype by the format's name for it. A dtype that Tenon does not have is accepted here, and
-// refused when its tensor is asked for: the rest of the file can still be used.
+// Finds the dtype by the format's name for it. A dtype that Tenon does not have is accepted here,
+// and refused when its tensor is asked for: the rest of the file can still be used.
 static bool read_dtype(reader *r, const char *name, fields *e)
 {
     if (tni_json_next(&r->j) != TNI_JSON_STRING)
@@ -172,8 +173,8 @@ static bool read_field(reader *r, const char *name, fields *e, tni_file_entry *i
     return tni_json_skip(&r->j);
 }
 
-// Checks that the tensor's bytes are within the data and exactly as many as its shape needs; fills the
-// entry. All arithmetic is checked against overflow, since a file may claim anything.
+// Checks that the tensor's bytes are within the data and exactly as many as its shape needs; fills
+// the entry. All arithmetic is checked against overflow, since a file may claim anything.
 static bool place_tensor(reader *r, const char *name, const fields *e, tni_file_entry *it)
 {
     int     bits  = dtypes[e->dtype].bits;
@@ -224,7 +225,8 @@ static bool read_tensor(reader *r, tni_file_entry *it)
 
 // ---- the file ----------------------------------------------------------------------------------
 
-// Orders by data; empty tensors come before those at the same place, and in the order of the header.
+// Orders by data; empty tensors come before those at the same place, and in the order of the
+// header.
 static int compare_places(const void *a, const void *b)
 {
     const tni_file_entry *x = a, *y = b;
@@ -239,8 +241,8 @@ static bool report_gap(reader *r, const unsigned char *from, const unsigned char
                           (long long)(from - r->data), (long long)(to - r->data));
 }
 
-// Returns whether the tensors cover the data, each byte once: gaps or overlaps could hide data, and the
-// format forbids them.
+// Returns whether the tensors cover the data, each byte once: gaps or overlaps could hide data, and
+// the format forbids them.
 static bool check_cover(reader *r, tni_file_entry *entry, size_t n)
 {
     const unsigned char *at = r->data, *end = r->data + r->data_bytes;

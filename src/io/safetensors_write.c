@@ -1,5 +1,5 @@
-// Writing safetensors: tensors in the order they are given, their data from a multiple of 64 on. The header
-// of two tensors, in one line and padded with blanks:
+// Writing safetensors: tensors in the order they are given, their data from a multiple of 64 on.
+// The header of two tensors, in one line and padded with blanks:
 //
 //   {"__metadata__":{"step":"7"},"weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},
 //    "bias":{"dtype":"F32","shape":[2],"data_offsets":[24,32]}}
@@ -47,8 +47,8 @@ static void put_meta(tni_json_writer *h, int n, const char *const *meta)
     tni_json_put(h, "}");
 }
 
-// Pads with blanks, which the format allows, so that data begin at a multiple of 64 and can be used in
-// place when the file is mapped.
+// Pads with blanks, which the format allows, so that data begin at a multiple of 64 and can be used
+// in place when the file is mapped.
 static void put_header(tni_json_writer *h, int n, const char *const *names,
                        tn_tensor *const *tensors, int nmeta, const char *const *meta)
 {
@@ -108,8 +108,8 @@ static bool texts_ok(tn_ctx *cx, int n, const char *const *names, int nmeta,
     return names_ok(cx, "name", n, names, 1) && names_ok(cx, "meta key", nmeta, meta, 2);
 }
 
-// Checks all arguments; the tensors must be of this context, since their values are computed for the
-// file.
+// Checks all arguments; the tensors must be of this context, since their values are computed for
+// the file.
 static bool arguments_ok(tn_ctx *cx, int n, const char *const *names, tn_tensor *const *tensors,
                          int nmeta, const char *const *meta)
 {

@@ -3,8 +3,8 @@
 //
 //   {"model_type": "llama", "rope_scaling": {"factor": 8.0}, "architectures": ["LlamaForCausalLM"]}
 //
-// has "model_type" = "llama", "rope_scaling.factor" = "8.0", "architectures.0" = "LlamaForCausalLM". Numbers
-// keep their text; true, false and null are those words.
+// has "model_type" = "llama", "rope_scaling.factor" = "8.0", "architectures.0" =
+// "LlamaForCausalLM". Numbers keep their text; true, false and null are those words.
 #include "base/json.h"
 #include "io/file.h"
 
@@ -87,8 +87,8 @@ static bool read_item(walk *w, int64_t i)
     return enter(w, place, (size_t)n) && read_value(w);
 }
 
-// Reads all values of the object or array whose bracket is current. A syntax error ends it and is reported
-// at the end of the walk.
+// Reads all values of the object or array whose bracket is current. A syntax error ends it and is
+// reported at the end of the walk.
 static bool read_group(walk *w)
 {
     size_t length = w->length;

@@ -4,8 +4,8 @@
 //    "weight_map": {"model.embed_tokens.weight": "model-00001-of-00002.safetensors",
 //                   "lm_head.weight":            "model-00002-of-00002.safetensors"}}
 //
-// The files are in the index's folder; names that lead elsewhere are refused. Metadata is that of the files,
-// not that of the index.
+// The files are in the index's folder; names that lead elsewhere are refused. Metadata is that of
+// the files, not that of the index.
 #include "base/json.h"
 #include "io/file.h"
 
@@ -18,7 +18,8 @@ static bool ends_in(const char *path, const char *end)
     return n >= k && strcmp(path + n - k, end) == 0;
 }
 
-// A checkpoint's index has any name. Safetensors begin with the length of their header, whose upper four bytes are 0.
+// A checkpoint's index has any name. Safetensors begin with the length of their header, whose upper
+// four bytes are 0.
 bool tni_is_json(const char *path, const tni_mapping *m)
 {
     static const char zeros[4];
@@ -130,8 +131,8 @@ static const tni_file_part *part_of(const tn_file *f, const char *file)
     return NULL;
 }
 
-// Opens a file of the index when it is first named. It must be in the index's own folder: an index from
-// the internet must not read elsewhere.
+// Opens a file of the index when it is first named. It must be in the index's own folder: an index
+// from the internet must not read elsewhere.
 static bool add_file(walk *w)
 {
     tn_ctx     *cx = w->f->owned.cx;

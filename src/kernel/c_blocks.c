@@ -128,7 +128,8 @@ static void choose_strips(tni_c_emitter *w)
     }
 }
 
-// Whether nothing in instruction i tells one row of lanes from the next but the place of what it loads or stores.
+// Whether nothing in instruction i tells one row of lanes from the next but the place of what it
+// loads or stores.
 static bool is_same_in_rows(const tni_c_emitter *w, int i)
 {
     const tni_ins *x   = ins_at(w, i);
@@ -145,8 +146,9 @@ static bool is_same_in_rows(const tni_c_emitter *w, int i)
     }
 }
 
-// Whether a turn is several rows: pooling and its gradient, which load or store several windows at strides along the
-// lanes. Rows of images are short, often shorter than a vector, and finding the pointers of each would take longer than its lanes.
+// Whether a turn is several rows: pooling and its gradient, which load or store several windows at
+// strides along the lanes. Rows of images are short, often shorter than a vector, and finding the
+// pointers of each would take longer than its lanes.
 static bool joins_rows(const tni_c_emitter *w)
 {
     bool done[TNI_MAX_ACCESSES] = { false };

@@ -45,7 +45,7 @@ typedef struct {
     bool windows;  // a turn is several rows of the lanes: lane j is number j % line of row j / line
 } tni_c_emitter;
 
-// ---- c_blocks.c: what is computed in which block, and what is kept between them -------------------
+// ---- c_blocks.c: what is computed in which block, and what is kept between them ----------------
 
 // Begins a kernel: finds its facts and what it keeps.
 void tni_c_open(tni_c_emitter *w, tni_out *o, const tni_dialect *d, const tni_kernel *k);
@@ -56,7 +56,7 @@ tni_set tni_c_loop_set(const tni_c_emitter *w, int q, tni_set *have);
 // Makes a set the current block: adds what is loaded again, removes what nothing in it reads.
 void tni_c_begin_block(tni_c_emitter *w, tni_set s);
 
-// ---- c_lane_loop.c: the text of a block ------------------------------------------------------------
+// ---- c_lane_loop.c: the text of a block --------------------------------------------------------
 
 // Sets the callbacks of w->s.
 void tni_c_callbacks(tni_c_emitter *w);
@@ -82,11 +82,12 @@ void tni_c_put_lane_loop(tni_c_emitter *w, const tni_set *tiles);
 // Whether all that reads place i in the lane loop compares it: the place itself is then not needed.
 bool tni_c_is_only_compared(const tni_c_emitter *w, int i);
 
-// ---- c_vectors.c: several vectors in flight ---------------------------------------------------------
+// ---- c_vectors.c: several vectors in flight ----------------------------------------------------
 
 // Returns how many vectors the lane loop of the block has in flight; 1 if the compiler decides.
 int tni_c_vectors(const tni_c_emitter *w);
-// Prints what is before the lanes of a block of vectors, and what is after them. b is the first lane that no block had then.
+// Prints what is before the lanes of a block of vectors, and what is after them. b is the first
+// lane that no block had then.
 void tni_c_begin_vectors(tni_c_emitter *w, int vectors, const char *from, const char *to,
                          const tni_set *tiles);
 void tni_c_end_vectors(tni_c_emitter *w, const tni_set *tiles);
@@ -95,21 +96,22 @@ void tni_c_begin_ahead(tni_c_emitter *w, int q);
 // Writes where lane j writes element `index` of NAME i to.
 void tni_c_target(const tni_c_emitter *w, char name, int i, const char *index, char text[40]);
 
-// ---- c_streams.c: stores past the caches ------------------------------------------------------------
+// ---- c_streams.c: stores past the caches -------------------------------------------------------
 
 // Decides whether the kernel has such stores.
 void tni_c_open_streams(tni_c_emitter *w);
-// Opens the loop over pieces of the lanes *from .. *to-1, if the block has such stores, and closes it; *from and *to become the names
-// of where a piece begins and ends.
+// Opens the loop over pieces of the lanes *from .. *to-1, if the block has such stores, and closes
+// it; *from and *to become the names of where a piece begins and ends.
 void tni_c_begin_piece(tni_c_emitter *w, const char **from, const char **to);
 void tni_c_end_piece(tni_c_emitter *w);
 // Whether store i writes to a piece: to u[j - from] instead of p[j].
 bool tni_c_in_piece(const tni_c_emitter *w, int i);
-// Declares whether the launch asks for them; and lets other cores see what was written, at the end of the function.
+// Declares whether the launch asks for them; and lets other cores see what was written, at the end
+// of the function.
 void tni_c_begin_streams(const tni_c_emitter *w);
 void tni_c_end_streams(const tni_c_emitter *w);
 
-// ---- c_strip_maps.c: maps that a function computes for all lanes at once ----------------------------
+// ---- c_strip_maps.c: maps that a function computes for all lanes at once -----------------------
 
 // Chooses the strip maps of a kernel.
 void tni_c_choose_strip_maps(tni_c_emitter *w);
@@ -221,8 +223,9 @@ static inline bool in_lanes(const tni_c_emitter *w, int i)
     return on_lane(w, i);
 }
 
-// Whether STORE i is one of several at strides along the lanes, the gradients of windows: these would keep the loop
-// from becoming vectors, and are made from tiles after it. So is every store of several rows.
+// Whether STORE i is one of several at strides along the lanes, the gradients of windows: these
+// would keep the loop from becoming vectors, and are made from tiles after it. So is every store of
+// several rows.
 static inline bool is_staged(const tni_c_emitter *w, int i)
 {
     int n = 0;

@@ -217,7 +217,8 @@ static tn_dtype stored_as(const tni_c_emitter *w, const tni_ins *x)
     return (tn_dtype)w->k->buffer[w->k->access[x->access].buffer].dtype;
 }
 
-// Prints the index of lane j of row i of a turn of several rows; with `two`, for lanes that are 2 apart.
+// Prints the index of lane j of row i of a turn of several rows; with `two`, for lanes that are 2
+// apart.
 static void put_row_lane(tni_c_emitter *w, const tni_ins *x, bool two)
 {
     if (two) tni_out_print(w->o, "j * 2");
@@ -244,8 +245,8 @@ static bool is_like(const tni_c_emitter *w, int i, int k)
     return a->buffer == b->buffer && a->stride[w->lane - 1] == b->stride[w->lane - 1];
 }
 
-// Returns the access that is printed with access i, or -1: windows of one buffer are taken two by two, since most are
-// 2 wide, and lie side by side. *first: whether i is the first of the two.
+// Returns the access that is printed with access i, or -1: windows of one buffer are taken two by
+// two, since most are 2 wide, and lie side by side. *first: whether i is the first of the two.
 static int partner_of(const tni_c_emitter *w, int i, bool *first)
 {
     int open = -1;
@@ -265,7 +266,8 @@ static int partner_of(const tni_c_emitter *w, int i, bool *first)
 //         for (m_long i = 0; i < rows; i++)
 //             M_LANES for (m_long j = 0; j < line; j++) {
 //
-// Compilers make vectors of pairs, which they cannot of every second element alone where these are stored.
+// Compilers make vectors of pairs, which they cannot of every second element alone where these are
+// stored.
 static void begin_pairs(tni_c_emitter *w, int i, int k)
 {
     int a = ins_at(w, i)->access, b = ins_at(w, k)->access, row = w->lane - 1;
@@ -288,7 +290,8 @@ static void end_pairs(tni_c_emitter *w)
     tni_out_line(w->o, "} else {");
 }
 
-// Prints element `at` of pair j of a row, beginning at the pointer of window i: p0[j * 2 + i * s0_2 + 1].
+// Prints element `at` of pair j of a row, beginning at the pointer of window i: p0[j * 2 + i * s0_2
+// + 1].
 static void put_of_pair(tni_c_emitter *w, int i, int at)
 {
     tni_out_print(w->o, "p%d[", i);
@@ -328,8 +331,8 @@ static void put_row_copies(tni_c_emitter *w, int i)
 //         M_LANES for (m_long j = 0; j < line; j++) y0[i * line + j] = p0[j + i * s0_2];
 //     }
 //
-// Lanes at a stride have a second loop for a stride of 2, that of most windows, which compilers make vectors of. Two
-// windows are loaded at the second of them.
+// Lanes at a stride have a second loop for a stride of 2, that of most windows, which compilers
+// make vectors of. Two windows are loaded at the second of them.
 static void put_row_loads(tni_c_emitter *w, int i)
 {
     const tni_ins *x     = ins_at(w, i);
@@ -478,7 +481,8 @@ static void put_lane_prologue(tni_c_emitter *w, int i)
     }
 }
 
-// Where all guards hold they are constants, and what they were computed from may have no other reader.
+// Where all guards hold they are constants, and what they were computed from may have no other
+// reader.
 static void put_unused(tni_c_emitter *w, int i)
 {
     if (w->holds && tni_set_has(&w->guard_values, i)) tni_out_line(w->o, "(void)v%d;", i);
@@ -592,8 +596,8 @@ static bool has_lane_loop(const tni_c_emitter *w)
     return false;
 }
 
-// Prints the inside of a lane loop: kept values come first, then the instructions in order, then the copies into
-// tiles x.
+// Prints the inside of a lane loop: kept values come first, then the instructions in order, then
+// the copies into tiles x.
 static void put_lanes(tni_c_emitter *w, const tni_set *tiles)
 {
     w->inside = true;
@@ -608,8 +612,8 @@ static void put_lanes(tni_c_emitter *w, const tni_set *tiles)
 
 // ---- lanes for which all guards hold -----------------------------------------------------------
 
-// Whether value i is true for a range of lanes: comparisons of places, which grow evenly along the lanes, and what
-// and makes of them.
+// Whether value i is true for a range of lanes: comparisons of places, which grow evenly along the
+// lanes, and what and makes of them.
 static bool is_range(const tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins_at(w, i);
@@ -633,8 +637,8 @@ static void add_operands(const tni_c_emitter *w, int i, tni_set *s)
     add_operands(w, ins_at(w, i)->b, s);
 }
 
-// Collects the guards of the loop's loads into w->guards, and what they are computed from: none if one of them is
-// no range.
+// Collects the guards of the loop's loads into w->guards, and what they are computed from: none if
+// one of them is no range.
 static bool find_guards(tni_c_emitter *w)
 {
     bool any  = false;
@@ -675,8 +679,8 @@ static void put_guard_range(tni_c_emitter *w)
     tni_out_line(w->o, "}");
 }
 
-// Returns how many accesses of the loop have a stride along the lanes that is no constant, and prints the condition
-// that all of them are 2, if `print`.
+// Returns how many accesses of the loop have a stride along the lanes that is no constant, and
+// prints the condition that all of them are 2, if `print`.
 static int put_stride_test(tni_c_emitter *w, bool print)
 {
     bool done[TNI_MAX_ACCESSES] = { false };
@@ -693,8 +697,9 @@ static int put_stride_test(tni_c_emitter *w, bool print)
     return n;
 }
 
-// Begins the branch of a loop that knows its strides, for loops with several such accesses: windows, most of which
-// are 2 apart. Compilers load every second element as vectors if they know that. Returns whether it did.
+// Begins the branch of a loop that knows its strides, for loops with several such accesses:
+// windows, most of which are 2 apart. Compilers load every second element as vectors if they know
+// that. Returns whether it did.
 static bool begin_stride_branch(tni_c_emitter *w)
 {
     if (put_stride_test(w, false) < 2) return false;
@@ -724,8 +729,8 @@ static void put_vector_loops(tni_c_emitter *w, const tni_set *tiles, const char 
     tni_c_end_piece(w);
 }
 
-// Loads under a guard are branches, which keep a loop from becoming vectors: the lanes for which all guards hold
-// have a loop of their own, the others one before that.
+// Loads under a guard are branches, which keep a loop from becoming vectors: the lanes for which
+// all guards hold have a loop of their own, the others one before that.
 void tni_c_put_lane_loop(tni_c_emitter *w, const tni_set *tiles)
 {
     bool        guarded = find_guards(w);

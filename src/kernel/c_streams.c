@@ -1,6 +1,7 @@
-// Stores by strips, on chips where they may pay: the lanes of a loop in pieces of a strip. Where the launch asks for it, a piece
-// is written to an array, which stays in the cache of the core, and copied from there to memory, through the caches or past them. Otherwise all
-// lanes are one piece, which is written to memory itself. What it prints, of add(mul_s(relu(x), 0.5), y) on x86:
+// Stores by strips, on chips where they may pay: the lanes of a loop in pieces of a strip. Where
+// the launch asks for it, a piece is written to an array, which stays in the cache of the core, and
+// copied from there to memory, through the caches or past them. Otherwise all lanes are one piece,
+// which is written to memory itself. What it prints, of add(mul_s(relu(x), 0.5), y) on x86:
 //
 //     for (m_long from = 0, to; from < n; from = to) {
 //         to = stores && n - from > 1024 ? from + 1024 : n;
@@ -15,8 +16,8 @@
 // device/cpu/streams.c says which launches ask for it.
 #include "kernel/c_emitter.h"
 
-// Of neighbours, to memory that the kernel does not read: what is read is in the caches already. Staged stores are copies from
-// arrays themselves.
+// Of neighbours, to memory that the kernel does not read: what is read is in the caches already.
+// Staged stores are copies from arrays themselves.
 static bool could_stream(const tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins_at(w, i);

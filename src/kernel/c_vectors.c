@@ -1,8 +1,9 @@
-// Several vectors in flight: a lane loop in blocks of as many lanes as some vectors have. A chain of maps depends on itself from
-// instruction to instruction, and the queues of a core hold too few of them to find the next vector's behind it. In
-// a block of fixed length the compiler puts the vectors side by side, one instruction of each after the other. What a block
-// stores goes to arrays g first, which become registers: memory behind a pointer could be what the next lanes load, as far as
-// the compiler knows. What it prints, of test/golden/point.txt:
+// Several vectors in flight: a lane loop in blocks of as many lanes as some vectors have. A chain
+// of maps depends on itself from instruction to instruction, and the queues of a core hold too few
+// of them to find the next vector's behind it. In a block of fixed length the compiler puts the
+// vectors side by side, one instruction of each after the other. What a block stores goes to arrays
+// g first, which become registers: memory behind a pointer could be what the next lanes load, as
+// far as the compiler knows. What it prints, of test/golden/point.txt:
 //
 //     enum { lanes = 4 * M_VECTOR / 4 };
 //     m_long b = 0;
@@ -22,8 +23,8 @@
 
 #include <stdio.h>
 
-// Whether instruction i is of a kind that compilers make vectors of, in types of 4 bytes and less. Of others a block would
-// only be a longer text.
+// Whether instruction i is of a kind that compilers make vectors of, in types of 4 bytes and less.
+// Of others a block would only be a longer text.
 static bool is_vector_ins(const tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins_at(w, i);
@@ -39,7 +40,8 @@ static bool is_vector_ins(const tni_c_emitter *w, int i)
     }
 }
 
-// Whether instruction i of the lane loop writes something, which stays in a register up to the end of the block.
+// Whether instruction i of the lane loop writes something, which stays in a register up to the end
+// of the block.
 static bool is_written(const tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins_at(w, i);
@@ -62,8 +64,9 @@ static bool is_costly(const tni_c_emitter *w, int i)
     return in_lanes(w, i) && is_from_operands(w, i) && tni_ins_cost(ins_at(w, i)) >= COSTLY;
 }
 
-// What a lane loop takes for each of its vectors: registers, the most values that are there at once and what functions have
-// beside their result; arrays that it writes. shared: registers of values that all lanes read.
+// What a lane loop takes for each of its vectors: registers, the most values that are there at once
+// and what functions have beside their result; arrays that it writes. shared: registers of values
+// that all lanes read.
 typedef struct {
     int registers, written, shared;
 } needs;
@@ -87,7 +90,8 @@ static needs count_needs(const tni_c_emitter *w)
     return n;
 }
 
-// Whether a lane loop computes something costly and stores nothing: exponentials that are kept for the next loop, and their sum.
+// Whether a lane loop computes something costly and stores nothing: exponentials that are kept for
+// the next loop, and their sum.
 static bool only_keeps_costly(const tni_c_emitter *w)
 {
     bool costly = false;
@@ -98,14 +102,17 @@ static bool only_keeps_costly(const tni_c_emitter *w)
     return costly;
 }
 
-// The rule: as many as registers allow, up to 4. On a Neoverse V1, beside one vector: a chain of maps takes 0.78 times as long with
-// 4, a softmax 0.82, an update of Adam 0.66; with 8 most loops spill. REGISTERS: of ARM and AVX-512; compilers
-// for the 16 of AVX read memory in place of shared ones. STORES: a block of more gains nothing: the loops of a layer norm with its
-// gradients, which write three arrays, take 0.90 times as long with 2 vectors as with 4.
+// The rule: as many as registers allow, up to 4. On a Neoverse V1, beside one vector: a chain of
+// maps takes 0.78 times as long with 4, a softmax 0.82, an update of Adam 0.66; with 8 most loops
+// spill. REGISTERS: of ARM and AVX-512; compilers for the 16 of AVX read memory in place of shared
+// ones. STORES: a block of more gains nothing: the loops of a layer norm with its gradients, which
+// write three arrays, take 0.90 times as long with 2 vectors as with 4.
 //
-// A core that holds more instructions than one vector takes finds the next vector by itself, and what compilers write to the arrays of
-// AVX2 and AVX-512 they read back from memory: there an update of Adam of 101,770 parameters takes 9 us with one vector and 31 with 4, and sums of columns take
-// half as long. Loops that only keep exponentials gain by 4 there, too: a softmax takes 0.82 times as long.
+// A core that holds more instructions than one vector takes finds the next vector by itself, and
+// what compilers write to the arrays of AVX2 and AVX-512 they read back from memory: there an
+// update of Adam of 101,770 parameters takes 9 us with one vector and 31 with 4, and sums of
+// columns take half as long. Loops that only keep exponentials gain by 4 there, too: a softmax
+// takes 0.82 times as long.
 static int choose_vectors(const tni_c_emitter *w)
 {
     enum { MOST = 4, REGISTERS = 32, STORES = 8 };
@@ -124,7 +131,8 @@ int tni_c_vectors(const tni_c_emitter *w)
     return w->vectors ? w->vectors : choose_vectors(w);
 }
 
-// Prints the array of what a block writes to NAME, or how it is copied there: index says which element lane j writes.
+// Prints the array of what a block writes to NAME, or how it is copied there: index says which
+// element lane j writes.
 static void put_array(tni_c_emitter *w, char name, int i, const char *type, const char *index)
 {
     bool piece = name == 'p' && tni_c_in_piece(w, i);
@@ -135,8 +143,8 @@ static void put_array(tni_c_emitter *w, char name, int i, const char *type, cons
                      piece ? 'u' : name, i, index, piece ? " - from" : "", name, i);
 }
 
-// Prints the arrays of a block, or the copies out of them: of stores, folds, and values that are kept. These are the places
-// that tni_c_target names in the loop.
+// Prints the arrays of a block, or the copies out of them: of stores, folds, and values that are
+// kept. These are the places that tni_c_target names in the loop.
 static void put_arrays(tni_c_emitter *w, const tni_set *tiles, bool copies)
 {
     const char *row = w->k->lane_in_r ? "at + j" : "j";
@@ -158,7 +166,8 @@ static void put_arrays(tni_c_emitter *w, const tni_set *tiles, bool copies)
     }
 }
 
-// Whether load i is worth fetching ahead: neighbours in memory, along a row that is not the same for the next unit.
+// Whether load i is worth fetching ahead: neighbours in memory, along a row that is not the same
+// for the next unit.
 static bool is_row_load(const tni_c_emitter *w, int i)
 {
     const tni_ins *x = ins_at(w, i);
@@ -181,9 +190,10 @@ static int costliest_loop(const tni_c_emitter *w)
     return w->k->phases > 1 ? at : -1;
 }
 
-// A row that several loops pass is in cache for all but the first, which begins with what no one has asked for: the prefetcher of
-// a core follows the passes, not the rows. So one loop fetches what the first one of the next row loads: that which computes
-// most, since it has the most time for it.
+// A row that several loops pass is in cache for all but the first, which begins with what no one
+// has asked for: the prefetcher of a core follows the passes, not the rows. So one loop fetches
+// what the first one of the next row loads: that which computes most, since it has the most time
+// for it.
 void tni_c_begin_ahead(tni_c_emitter *w, int q)
 {
     w->ahead = (tni_set){ { 0 } };

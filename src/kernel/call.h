@@ -17,7 +17,8 @@ typedef struct {
     char    *data;
 } tni_arg;
 
-// What a call can be asked to do otherwise than the rules of its device say, as bits: the choices of a plan from TNI_CHOICE_OTHER on.
+// What a call can be asked to do otherwise than the rules of its device say, as bits: the choices
+// of a plan from TNI_CHOICE_OTHER on.
 typedef enum {
     TNI_BY_OTHER_METHOD = 1 << 0,
     TNI_BY_FEWER_PARTS  = 1 << 1,  // its work is divided into fewer, larger parts
@@ -26,9 +27,10 @@ typedef enum {
 enum { TNI_OTHERWISE_BITS = 3 };
 
 // One op to run. out is row-major and overlaps no input, except that `copy` takes any strides that
-// do not overlap themselves. Empty results are neither prepared nor run. An op with several outputs writes the first
-// to out and the others, which are row-major too, to more[]. An output that is not needed has no
-// data, and the device does not compute it. The call is run if any output has an element.
+// do not overlap themselves. Empty results are neither prepared nor run. An op with several outputs
+// writes the first to out and the others, which are row-major too, to more[]. An output that is not
+// needed has no data, and the device does not compute it. The call is run if any output has an
+// element.
 //
 //   maps      in[] have out's shape (strides 0 where broadcast) and the dtype they are computed in;
 //             cast and copy convert from in[0]'s dtype to out's
@@ -76,21 +78,24 @@ typedef struct {
     bool wait_for_compiler;       // for compiled kernels; else any path with the same bits will do
     uint32_t
         lasting;  // bit i: in[i] was computed before this plan, which does not write it before this
-    // Of in[0] and in[1]: a number that no other value of this context has or will have; 0 if the plan computes it, or
-    // its memory is a caller's.
+    // Of in[0] and in[1]: a number that no other value of this context has or will have; 0 if the
+    // plan computes it, or its memory is a caller's.
     uint64_t value[2];
-    // Of in[0] and in[1] of a matmul: the form in which the device packed the matrix (tni_device_calls.pack) that is the
-    // operand, all of it, with the inner axis along its rows; NULL: it has none.
+    // Of in[0] and in[1] of a matmul: the form in which the device packed the matrix
+    // (tni_device_calls.pack) that is the operand, all of it, with the inner axis along its rows;
+    // NULL: it has none.
     const char         *packed[2];
     const tni_epilogue *epilogue;  // of run_with_epilogue: what the kernel does to the result
     tni_launch         *launch;    // of that kernel; NULL: the call is a step of its own
     void               *kernel;    // its entry, in a run
     bool
         also_read;  // something else reads the result, too, so that it is stored beside the kernel's
-    // The step of the plan that made the newest of what that kernel reads besides the result; -1: made before the plan.
+    // The step of the plan that made the newest of what that kernel reads besides the result; -1:
+    // made before the plan.
     int64_t newest;
-    // The kernel that makes in[0], and where its entry will be: run_with_epilogue launches it, or computes it as it reads
-    // in[0]. NULL: in[0] is made. prologue_kept: something else reads in[0], too, so that it is stored in any case.
+    // The kernel that makes in[0], and where its entry will be: run_with_epilogue launches it, or
+    // computes it as it reads in[0]. NULL: in[0] is made. prologue_kept: something else reads
+    // in[0], too, so that it is stored in any case.
     tni_launch  *prologue;
     void *const *prologue_kernel;
     bool         prologue_kept;
@@ -120,8 +125,8 @@ static inline const tni_arg *tni_call_output(const tni_call *c, int k)
 }
 
 // A convolution or one of its gradients with a given number of axes of places: x (N, C, D, H, W), w
-// (O, C / groups, KD, KH, KW) and y as x, whatever their layout, for 3 axes; entry i of the options is
-// that of axis 2 + i. A call with fewer axes gets more in front of its own, of size 1.
+// (O, C / groups, KD, KH, KW) and y as x, whatever their layout, for 3 axes; entry i of the options
+// is that of axis 2 + i. A call with fewer axes gets more in front of its own, of size 1.
 typedef struct {
     tni_arg arg[3];  // x, w, y
     int     result;  // the number of the one that is written
@@ -168,16 +173,17 @@ static inline tni_conv_form tni_conv_form_of(const tni_call *c, int axes)
     return f;
 }
 
-// Arguments of an offered call, at most; and of any LIBRARY op of the table (attention_grad: q, k, v, four
-// extras, lengths, the result, lse, g, and six further outputs).
+// Arguments of an offered call, at most; and of any LIBRARY op of the table (attention_grad: q, k,
+// v, four extras, lengths, the result, lse, g, and six further outputs).
 enum { TNI_OFFER_ARGS = 8, TNI_CALL_ARGS = 17 };
 
 // A call and the kernel that is the first to read its result, point after point, which the planner
-// offers to a device as one step. only_reader: nothing else reads the result, so it need not be stored. first_row: the
-// kernel also reads the first row of the result at every other one.
+// offers to a device as one step. only_reader: nothing else reads the result, so it need not be
+// stored. first_row: the kernel also reads the first row of the result at every other one.
 //
-// prologue: of an offer that was taken, with the kernel that makes the call's first operand, element by element, right
-// before it; NULL: nothing but the two is offered. prologue_kept: something else reads that operand, too.
+// prologue: of an offer that was taken, with the kernel that makes the call's first operand,
+// element by element, right before it; NULL: nothing but the two is offered. prologue_kept:
+// something else reads that operand, too.
 typedef struct {
     const tni_call *call;  // without addresses
     bool            only_reader;

@@ -31,8 +31,8 @@
     "#endif\n"                                                                                \
     "}\n"
 
-// Instructions that approximate: powers of 2, off by at most 2^-22 of the result, reciprocals, off by 2^-23,
-// and reciprocals of roots, off by 2^-22.9. With .ftz what is below 2^-126 is 0.
+// Instructions that approximate: powers of 2, off by at most 2^-22 of the result, reciprocals, off
+// by 2^-23, and reciprocals of roots, off by 2^-22.9. With .ftz what is below 2^-126 is 0.
 #define TNI_CUDA_FAST(name, word)                                 \
     "M_FN float " name "(float x) {\n"                            \
     "    float y;\n"                                              \
@@ -40,8 +40,8 @@
     "    return y;\n"                                             \
     "}\n"
 
-// The instruction and one Newton step. Where that gives NaN, of zero and of infinity, the instruction is
-// right. Worst 1.00 ULP with the instruction off as far as it can be.
+// The instruction and one Newton step. Where that gives NaN, of zero and of infinity, the
+// instruction is right. Worst 1.00 ULP with the instruction off as far as it can be.
 #define TNI_CUDA_RSQRT                                   \
     "M_FN float m_rsqrt_f(float x) {\n"                  \
     "    float y = m_rsq_f(x);\n"                        \
@@ -49,10 +49,10 @@
     "    return e == e ? m_fma_f(0.5f * y, e, y) : y;\n" \
     "}\n"
 
-// For the op exp alone: rows of the prelude that use m_exp_f count on its error. e^x = 2^t 2^-l: t is
-// x / ln 2 rounded, -l what rounding left of it, and 2^-l is 1 - l ln 2. The instruction is off by
-// 2^-22.5; the whole by at most 3 ULP. Very small x are clamped first: there t is infinite before
-// x is. Very large x give infinity times a positive number. NaN stays NaN.
+// For the op exp alone: rows of the prelude that use m_exp_f count on its error. e^x = 2^t 2^-l: t
+// is x / ln 2 rounded, -l what rounding left of it, and 2^-l is 1 - l ln 2. The instruction is off
+// by 2^-22.5; the whole by at most 3 ULP. Very small x are clamped first: there t is infinite
+// before x is. Very large x give infinity times a positive number. NaN stays NaN.
 #define TNI_CUDA_EXP                                                                \
     "M_FN float m_fast_exp_f(float x) {\n"                                          \
     "    float c = m_max_f(x, -104.0f), t = c * 1.44269502f, y = m_ex2_all_f(t);\n" \
@@ -60,7 +60,8 @@
     "    return y * m_fma_f(fminf(l, 1.0f), -0.693147182f, 1.0f);\n"                \
     "}\n"
 
-// The same of what is not above 0, or a NaN: the result is finite, so that the correction is one step.
+// The same of what is not above 0, or a NaN: the result is finite, so that the correction is one
+// step.
 #define TNI_CUDA_EXP_BELOW                                                       \
     "M_FN float m_exp_below_f(float x) {\n"                                      \
     "    float c = m_max_f(x, -104.0f), t = c * 1.44269502f, y = m_ex2_f(t);\n"  \
@@ -96,9 +97,10 @@
     "    return m_fma_f(x, 0.0f, m_abs_f(d) < 0.1f ? m_fma_f(p, d, 0.430400312f) * d : y);\n" \
     "}\n"
 
-// The same for bf16, in half as many instructions: r (w + x k e r), w = e below 0 and 1 above, k the slope of
-// t. Around the slope's zero it is off by 2^-24, 0.02 ULP of bf16 at the bf16 next to it. p is bounded so
-// that k stays finite where e is 0; an infinity gives NaN. Both are negated, so that what is too small below 0 is -0.
+// The same for bf16, in half as many instructions: r (w + x k e r), w = e below 0 and 1 above, k
+// the slope of t. Around the slope's zero it is off by 2^-24, 0.02 ULP of bf16 at the bf16 next to
+// it. p is bounded so that k stays finite where e is 0; an infinity gives NaN. Both are negated, so
+// that what is too small below 0 is -0.
 #define TNI_CUDA_SLOPE_BF16                                                              \
     "M_FN float m_slope_bf16_f(float x) {\n"                                             \
     "    float p = m_min_f(x * x, 1e4f), t = x * m_fma_f(0.10294324f, p, 2.3022082f);\n" \
@@ -171,8 +173,8 @@
         "    return y;\n"                                            \
         "}\n"
 
-// a / b for many a: the reciprocal of b is the same for all of them, and one Newton step corrects the
-// product. Where that step gives NaN (infinities, zero), the product is right.
+// a / b for many a: the reciprocal of b is the same for all of them, and one Newton step corrects
+// the product. Where that step gives NaN (infinities, zero), the product is right.
 #define TNI_CUDA_DIV_BY                                 \
     "M_FN float m_div_by_f(float a, float b) {\n"       \
     "    float r = 1.0f / b;\n"                         \
@@ -257,8 +259,9 @@
     "#endif\n"                                                                  \
     "}\n"
 
-// Counts a group at p and returns how many were counted before. By one thread of the group, between two barriers: what the
-// group stored before the first is seen by groups that are counted later, behind their second.
+// Counts a group at p and returns how many were counted before. By one thread of the group, between
+// two barriers: what the group stored before the first is seen by groups that are counted later,
+// behind their second.
 #define TNI_CUDA_ARRIVE                                                                    \
     "M_FN m_uint m_arrive(void *p) {\n"                                                    \
     "    m_uint y;\n"                                                                      \
@@ -277,8 +280,8 @@
 #define TNI_CUDA_TICKET \
     "M_FN m_uint m_ticket(void *p, m_uint all) { return atomicInc((m_uint *)p, all - 1); }\n"
 
-// Brings a line to the cache that all multiprocessors share, where every write is seen: it can be asked for
-// while another kernel still writes it.
+// Brings a line to the cache that all multiprocessors share, where every write is seen: it can be
+// asked for while another kernel still writes it.
 #define TNI_CUDA_PREFETCH                                                        \
     "M_FN void m_prefetch(const void *p) {\n"                                    \
     "    asm volatile(\"prefetch.global.L2 [%0];\" :: \"l\"(p) : \"memory\");\n" \

@@ -9,10 +9,11 @@
 
 // ---- C: what the skeleton calls ----------------------------------------------------------------
 
-// Makes the random words of elements first .. first+n-1 of a tensor, n at most TNI_STRIP: w begins with
-// the first word of the first element's Philox block. first may be before the tensor, in padding, where
-// the words are not used. The four words of a block go to four arrays first, so that the compiler
-// computes several blocks side by side in vector registers. 258 blocks are 1024 words and two ends.
+// Makes the random words of elements first .. first+n-1 of a tensor, n at most TNI_STRIP: w begins
+// with the first word of the first element's Philox block. first may be before the tensor, in
+// padding, where the words are not used. The four words of a block go to four arrays first, so that
+// the compiler computes several blocks side by side in vector registers. 258 blocks are 1024 words
+// and two ends.
 #define FILL_WORDS                                                                            \
     "M_APART void m_fill_words(m_uint *w, m_ulong key, m_ulong c, m_ulong first, m_long n)\n" \
     "{\n"                                                                                     \
@@ -67,9 +68,10 @@ static const char *const c_rows[] = {
     NULL,
 };
 
-// A block is folded in 64 lanes, which then fold into each other by halves; a block of less than 256
-// elements in 16 lanes, and one of less than 16 one by one. This is the rule of the interpreter's tiles
-// (tni_tile_block), so that compiled and interpreted kernels give the same bits.
+// A block is folded in 64 lanes, which then fold into each other by halves; a block of less than
+// 256 elements in 16 lanes, and one of less than 16 one by one. This is the rule of the
+// interpreter's tiles (tni_tile_block), so that compiled and interpreted kernels give the same
+// bits.
 #define LANES                                                                         \
     "M_FN void f_lanes_@op_@s(@t *lane, const @t *p, m_long lanes, m_long n)\n"       \
     "{\n"                                                                             \

@@ -21,13 +21,13 @@ enum {
 // Threads of a warp. CDNA GPUs would have 64: it is a constant as long as CUDA alone has shuffles.
 enum { TNI_WARP = 32 };
 
-// The spellings of one dialect. All texts are constants; none is NULL, "" if the dialect needs no word.
-// Qualifiers end with a space.
+// The spellings of one dialect. All texts are constants; none is NULL, "" if the dialect needs no
+// word. Qualifiers end with a space.
 typedef struct {
     const char        *name;  // "c", "opencl", "cuda"
     const char *const *shim;  // begins every program: types, M_FN, bit casts (prelude_text.h)
-    // Functions of its own, each beginning with M_FN, taken when used; one that is named as a row of the
-    // prelude replaces that row.
+    // Functions of its own, each beginning with M_FN, taken when used; one that is named as a row
+    // of the prelude replaces that row.
     const char *const *functions;
     // Functions for each fold and type, f_NAME_@op_@s: @op becomes the fold (sum, prod, max, min),
     // @s the suffix, @t the compute type, @w the type of totals.

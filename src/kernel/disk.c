@@ -18,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-// Bytes of all files. A sweep removes the oldest ones down to three quarters of this, so that the next
-// sweeps find nothing to do for a while.
+// Bytes of all files. A sweep removes the oldest ones down to three quarters of this, so that the
+// next sweeps find nothing to do for a while.
 #define MAX_BYTES ((int64_t)512 << 20)
 
 enum {
@@ -79,7 +79,8 @@ static hash finish_hash(hash h)
     return h;
 }
 
-// The hash of a key; two seeds give two independent ones, for the name and for the check in the file.
+// The hash of a key; two seeds give two independent ones, for the name and for the check in the
+// file.
 static hash hash_key(uint64_t seed, const tni_disk_key *key)
 {
     hash h = { seed, ~seed };
@@ -379,8 +380,9 @@ bool tni_disk_keep(tni_disk *d, const tni_disk_key *key, const void *payload, si
 
 // ---- locks -------------------------------------------------------------------------------------
 
-// A file of its own is locked: payloads are replaced, and a lock on one would stay with the old file. Its name is none of the cache's, so
-// that no sweep removes it. Waiting has an end, since a process may be stopped while it holds the lock.
+// A file of its own is locked: payloads are replaced, and a lock on one would stay with the old
+// file. Its name is none of the cache's, so that no sweep removes it. Waiting has an end, since a
+// process may be stopped while it holds the lock.
 int tni_disk_lock(const tni_disk *d, const char *kind)
 {
     enum { TRIES = 500 };

@@ -33,7 +33,8 @@ typedef struct {
     const char *chip;      // for what
 } tni_disk_key;
 
-// The two hashes of a key: enough to find the payload and to recognize it, without keeping the texts.
+// The two hashes of a key: enough to find the payload and to recognize it, without keeping the
+// texts.
 typedef struct {
     uint64_t name[2], key[2];
 } tni_disk_hash;
@@ -52,8 +53,9 @@ void *tni_disk_find_hash(const tni_disk *d, tni_disk_hash t, const char *kind, s
 // Stores a payload under a key, replacing an earlier one. False if it was not stored.
 bool tni_disk_keep(tni_disk *d, const tni_disk_key *key, const void *payload, size_t bytes);
 
-// Keeps other processes, and threads, from changing what has a kind, for those that read it, change it and store it again. Returns -1 if
-// there is no lock to be had, or another keeps it for seconds: what is stored is whole in any case.
+// Keeps other processes, and threads, from changing what has a kind, for those that read it, change
+// it and store it again. Returns -1 if there is no lock to be had, or another keeps it for seconds:
+// what is stored is whole in any case.
 int  tni_disk_lock(const tni_disk *d, const char *kind);
 void tni_disk_unlock(int lock);
 

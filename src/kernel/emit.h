@@ -9,8 +9,8 @@
 //     tni_emit_value(s, i);                 // v3 = o_add_f(v1, v2)
 //     tni_out_print(out, ";\n");
 //
-// Functions that the text calls (o_add_f, m_exp_f, m_float_to_half, ...) need no care: tni_emit_program
-// finds their names in the finished kernels and puts what they need before them.
+// Functions that the text calls (o_add_f, m_exp_f, m_float_to_half, ...) need no care:
+// tni_emit_program finds their names in the finished kernels and puts what they need before them.
 #ifndef TNI_KERNEL_EMIT_H
 #define TNI_KERNEL_EMIT_H
 

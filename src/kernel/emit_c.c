@@ -1,8 +1,8 @@
 // Emits the C text of a kernel for the cpu device: the loops over units and over R around blocks of
 // lanes, tails and the finish stage. kernel.h says in which order everything is added, emit_c.h how
 // the functions are called; c_blocks.c decides what each block computes, c_lane_loop.c prints a
-// block, and c_vectors.c adds a loop over several vectors before each lane loop, which is left out here.
-// test/golden has whole texts.
+// block, and c_vectors.c adds a loop over several vectors before each lane loop, which is left out
+// here. test/golden has whole texts.
 //
 // POINT, of test/golden/point.txt: add(mul_s(relu(x), 0.5), y). A unit is a strip of 1024 lanes;
 // strips that follow each other are done in one turn.
@@ -325,7 +325,8 @@ static void put_tail_group(tni_c_emitter *w)
     tni_out_line(o, "}");
 }
 
-// Stores the total of a row tail as the chunk's partial result. Column tails were joined row by row.
+// Stores the total of a row tail as the chunk's partial result. Column tails were joined row by
+// row.
 static void put_tail_end(tni_c_emitter *w, int i)
 {
     if (is_wide_tail(ins_at(w, i))) return;
@@ -356,7 +357,8 @@ static void put_strides(tni_c_emitter *w, const tni_set *s)
     }
 }
 
-// Prints the values that vary along no axis, once for the function: numbers and what is made of them.
+// Prints the values that vary along no axis, once for the function: numbers and what is made of
+// them.
 static void put_launch_values(tni_c_emitter *w, const tni_set *s)
 {
     w->eval = (tni_set){ { 0 } };
@@ -432,7 +434,8 @@ static bool is_merged(const tni_c_emitter *w)
     return !w->k->nr && !w->k->tails;
 }
 
-// Declares the rows of a turn, which are those of an image as far as a strip holds them, and its lanes.
+// Declares the rows of a turn, which are those of an image as far as a strip holds them, and its
+// lanes.
 static void put_turn_of_rows(tni_c_emitter *w)
 {
     tni_out *o = w->o;
@@ -568,7 +571,8 @@ static void put_finish_ones(tni_c_emitter *w)
     tni_c_put_singles(w);
 }
 
-// Prints the loop over R of the finish stage, block by block, with the totals of column tails in tiles.
+// Prints the loop over R of the finish stage, block by block, with the totals of column tails in
+// tiles.
 static void put_finish_cols(tni_c_emitter *w)
 {
     w->eval = tni_needs_finish(w->k, true);
@@ -630,7 +634,8 @@ tni_tuning tni_emit_c_settings(const tni_tuning *t)
     return s;
 }
 
-// The order is that of tni_c_arg_index: sizes, then offset, strides and index stride of each access; behind them how it stores.
+// The order is that of tni_c_arg_index: sizes, then offset, strides and index stride of each
+// access; behind them how it stores.
 int tni_emit_c_args(const tni_launch *l, tni_c_stores stores, int64_t *arg)
 {
     int axes = l->kernel->np + l->kernel->nr, n = 0;

@@ -28,8 +28,8 @@ typedef struct {
 } seen_name;
 
 // A program while it is put together. The flags say which functions are in it already: each is
-// taken once, and marked before its text is searched, so that the search ends. seen: names that have
-// been looked up; most are met again and again.
+// taken once, and marked before its text is searched, so that the search ends. seen: names that
+// have been looked up; most are met again and again.
 typedef struct {
     tni_out           *out;
     const tni_dialect *dialect;

@@ -170,7 +170,8 @@ static void put_vector_work(tni_simt_emitter *c, const tni_set *set, const char 
     }
 }
 
-// Prints what a POINT or LANE thread needs to know about unit u: its line, coordinates, bases, and c.
+// Prints what a POINT or LANE thread needs to know about unit u: its line, coordinates, bases, and
+// c.
 static void open_unit(tni_simt_emitter *c)
 {
     tni_text vectors = tni_simt_word_name(c, TNI_WORD_VECTORS);
@@ -822,8 +823,8 @@ static void put_lane_form(tni_simt_emitter *c)
     close_turns(c);
 }
 
-// Finds the values that vary along no axis and are made of such values only: equal in all lanes; and
-// those of POINT that do not vary along the lane. ROW computes them at its row points anyway.
+// Finds the values that vary along no axis and are made of such values only: equal in all lanes;
+// and those of POINT that do not vary along the lane. ROW computes them at its row points anyway.
 static void find_scalars(tni_simt_emitter *c)
 {
     uint8_t varies[TNI_MAX_INS];

@@ -9,10 +9,12 @@
 //         const float v3 = o_add_f(v[k], columns.e2[k]); const float v4 = m_half_to_float(m_float_to_half(v3));
 //         const float v5 = o_relu_f(v4); v[k] = v5; } }
 //
-// and a residual, the load of instruction 6, is loaded in front of the loop of ENDING, as x6. If the kernel stores v3 as
-// well, by instruction 9, the loop has y9[k] = m_float_to_half(v3), and ENDING_STORE follows it.
+// and a residual, the load of instruction 6, is loaded in front of the loop of ENDING, as x6. If
+// the kernel stores v3 as well, by instruction 9, the loop has y9[k] = m_float_to_half(v3), and
+// ENDING_STORE follows it.
 //
-// Of a kernel that adds up v3 by columns, by instruction 5, and stores a number times that in f32, it has besides
+// Of a kernel that adds up v3 by columns, by instruction 5, and stores a number times that in f32,
+// it has besides
 //
 //     ending_sum[0][k] = o_sum_f(ending_sum[0][k], v3);
 //     #define ENDING_FINISH(c) { const float v5 = ending_total[0]; const float v6 = m_as_float(e.number[0]);
@@ -70,7 +72,8 @@ static bool is_sum(const tni_ins *x)
            tni_compute_suffix((tn_dtype)x->dtype) == 'f';
 }
 
-// An instruction that needs nothing but its operands and its own element or, of what follows from sums, column.
+// An instruction that needs nothing but its operands and its own element or, of what follows from
+// sums, column.
 static bool is_plain(const tni_launch *l, const tni_ins *x, int product, int64_t width)
 {
     bool memory = x->code == TNI_I_LOAD || x->code == TNI_I_STORE;
@@ -104,8 +107,8 @@ int tni_prologue_store(const tni_kernel *k)
     return store;
 }
 
-// Whether an access is the only one that reads elements of its buffer in order, as the text takes all such loads for that
-// of v.
+// Whether an access is the only one that reads elements of its buffer in order, as the text takes
+// all such loads for that of v.
 static bool reads_alone(const tni_launch *l, const tni_ins *x)
 {
     const tni_kernel *k = l->kernel;
@@ -176,7 +179,8 @@ typedef struct {
     tni_set           main;    // what is computed for each element
 } ending;
 
-// Whether an instruction loads the element that the text is given. The first row of a result is loaded as any column is.
+// Whether an instruction loads the element that the text is given. The first row of a result is
+// loaded as any column is.
 static bool is_product(const tni_emitter *s, const tni_ins *x)
 {
     const ending *e = s->user;
@@ -242,7 +246,8 @@ static void put_number(tni_emitter *s, int n)
     tni_out_print(s->out, "%c.number[%d]", e->arg, n);
 }
 
-// Whether instruction i is computed for each element, and loads something besides the result, of columns or not.
+// Whether instruction i is computed for each element, and loads something besides the result, of
+// columns or not.
 static bool loads(const tni_emitter *s, int i, bool shared)
 {
     const ending  *e = s->user;
@@ -306,7 +311,8 @@ static void put_values(tni_emitter *s)
     }
 }
 
-// Prints the loads ahead of the loop over a vector, the loop, and the stores of other results behind it.
+// Prints the loads ahead of the loop over a vector, the loop, and the stores of other results
+// behind it.
 static void put_ending(tni_emitter *s)
 {
     const ending *e = s->user;

@@ -164,8 +164,8 @@ static int before_scale(const tni_kernel *k, int i, int dtype, tni_epilogue *e)
     return i;
 }
 
-// Enters a kernel that only casts 16 bits to f32, as gradients of weights are cast on their way to the
-// leaf: a library can store its sums as they are.
+// Enters a kernel that only casts 16 bits to f32, as gradients of weights are cast on their way to
+// the leaf: a library can store its sums as they are.
 static bool match_widening(const tni_launch *l, int product, tni_epilogue *e)
 {
     const tni_kernel *k    = l->kernel;

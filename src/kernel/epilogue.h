@@ -26,8 +26,8 @@ static inline bool tni_is_activation(int op)
 
 // Whether an access visits the elements of the domain in memory order, without gaps.
 bool tni_visits_in_order(const tni_launch *l, int access);
-// Whether an access has stride 1 along the last axis, of `width` elements, and 0 along all others, as a bias
-// has.
+// Whether an access has stride 1 along the last axis, of `width` elements, and 0 along all others,
+// as a bias has.
 bool tni_visits_columns(const tni_launch *l, int access, int64_t width);
 
 // Returns the address of the first element of an access of a launch; NULL for no access.

@@ -1,9 +1,9 @@
 // The kernel IR: what the planner writes, the interpreter runs and the emitter prints.
 //
 // A kernel is a domain and a straight list of instructions. The domain has parallel axes P and
-// reduced axes R, outermost first: its points are (p, r), p is a *row*, and the last axis of all that
-// are side by side in memory is the *lane* axis. Control flow is not in the list: it follows from
-// where a value varies and from its phase.
+// reduced axes R, outermost first: its points are (p, r), p is a *row*, and the last axis of all
+// that are side by side in memory is the *lane* axis. Control flow is not in the list: it follows
+// from where a value varies and from its phase.
 //
 //   softmax over the last axis, P = rows, R = columns
 //     0  load  x[p, r]                  elem, phase 0
@@ -60,11 +60,11 @@ enum {
     TNI_PER_ELEM = 3
 };
 
-// One instruction; operands are earlier ones. dtype is that of the value. A value is computed in the
-// compute type of its dtype: f16, bf16 and f32 in float, f64 in double, bool, u8, i8 and i32 in a
-// 32-bit integer, i64 in a 64-bit one. f16 and bf16 are rounded by CAST and STORE alone; u8 and i8
-// wrap and bool is 0 or 1 after every MAP. The operands of a MAP have one compute type, in which its
-// expression is computed, except that the first of `where` is a bool.
+// One instruction; operands are earlier ones. dtype is that of the value. A value is computed in
+// the compute type of its dtype: f16, bf16 and f32 in float, f64 in double, bool, u8, i8 and i32 in
+// a 32-bit integer, i64 in a 64-bit one. f16 and bf16 are rounded by CAST and STORE alone; u8 and
+// i8 wrap and bool is 0 or 1 after every MAP. The operands of a MAP have one compute type, in which
+// its expression is computed, except that the first of `where` is a bool.
 //
 // per, phase and finish are found by tni_kernel_seal. phase: how many reductions over R have to be
 // done before it. A value that varies over R is computed in the loop over R of its phase, or of a
@@ -81,9 +81,9 @@ typedef struct {
 // The class of a stride.
 enum { TNI_STRIDE_0, TNI_STRIDE_1, TNI_STRIDE_N };
 
-// An affine place: offset + sum over axes of coordinate times stride, in elements; of a LOAD with an
-// index a, plus a times stride[TNI_AXES] of the launch. A LOAD with a guard b touches memory only
-// where b is true, and gives 0 elsewhere.
+// An affine place: offset + sum over axes of coordinate times stride, in elements; of a LOAD with
+// an index a, plus a times stride[TNI_AXES] of the launch. A LOAD with a guard b touches memory
+// only where b is true, and gives 0 elsewhere.
 typedef struct {
     int16_t buffer;            // -1: of a PLACE
     uint8_t stride[TNI_AXES];  // classes
@@ -131,8 +131,9 @@ typedef struct tni_tuning tni_tuning;
 
 // What a kernel needs to run. Buffers are addresses on the device, aligned to 64 bytes unless the
 // memory is the user's. Invariant: a written buffer aliases a read one only in kernels that may
-// read what they write (see tni_kernel), and then each point reads and writes the same element; and in
-// kernels over long rows that read a row before they store it (plan/memory.c: is_row_read_before).
+// read what they write (see tni_kernel), and then each point reads and writes the same element; and
+// in kernels over long rows that read a row before they store it (plan/memory.c:
+// is_row_read_before).
 typedef struct {
     const tni_kernel *kernel;
     int64_t           size[TNI_AXES];
@@ -167,8 +168,8 @@ static inline bool tni_is_row_reduce(const tni_ins *x)
 // POINT, ROW, COL or FULL: for people. ROW: it has a reduction over R; COL, FULL: only tails.
 const char *tni_kernel_kind(const tni_kernel *k);
 
-// Writes the kernel as bytes, at most size of them: kernels of equal bytes have equal text. Returns the
-// number of bytes needed.
+// Writes the kernel as bytes, at most size of them: kernels of equal bytes have equal text. Returns
+// the number of bytes needed.
 size_t tni_kernel_key(const tni_kernel *k, char *dst, size_t size);
 
 // Writes the kernel as lines of text for people, as in the sample above. Truncated to size.
@@ -176,9 +177,10 @@ void tni_kernel_print(const tni_kernel *k, char *dst, size_t size);
 
 // ---- how a host device splits the work, which also fixes the order of every sum ----------------
 //
-// A unit is a row where the lane axis is in R, else a strip of at most TNI_STRIP lanes of the last P
-// axis (strips of one lane line come one after the other, lane lines in row-major order). A chunk is
-// a number of consecutive units that depends on sizes alone; chunks run in any order on any thread.
+// A unit is a row where the lane axis is in R, else a strip of at most TNI_STRIP lanes of the last
+// P axis (strips of one lane line come one after the other, lane lines in row-major order). A chunk
+// is a number of consecutive units that depends on sizes alone; chunks run in any order on any
+// thread.
 //
 // Lane in R. A main REDUCE folds blocks: for the R axes but the last in row-major order, at most
 //   TNI_STRIP elements at a time along the last. A block is folded by the rule of tni_tile_block

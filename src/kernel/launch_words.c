@@ -1,6 +1,7 @@
-// What a shape reads of a launch (launch_words.h). More words would tell launches apart whose shapes are the same: where keys and
-// values are appended to a cache, or a token has its place, each step would be another launch, measured anew, with a kernel
-// of its own that no graph of the step before has.
+// What a shape reads of a launch (launch_words.h). More words would tell launches apart whose
+// shapes are the same: where keys and values are appended to a cache, or a token has its place,
+// each step would be another launch, measured anew, with a kernel of its own that no graph of the
+// step before has.
 #include "kernel/launch_words.h"
 
 #include "tensor/dtype.h"
@@ -22,9 +23,9 @@ static bool draws(const tni_kernel *k)
     return false;
 }
 
-// The bytes from an aligned address to where an access begins; and which access is the first that begins at the same element of its
-// buffer, since one may then read what another has loaded (simt_tile.c). Of an access without memory, a place, its element in
-// a block of random numbers.
+// The bytes from an aligned address to where an access begins; and which access is the first that
+// begins at the same element of its buffer, since one may then read what another has loaded
+// (simt_tile.c). Of an access without memory, a place, its element in a block of random numbers.
 static int64_t beginning(const tni_launch *l, int access)
 {
     const tni_kernel *k     = l->kernel;

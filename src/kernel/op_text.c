@@ -45,8 +45,8 @@ static void put_typed_expression(char dst[EXPR], const char *expr, tn_dtype dt)
     dst[n] = 0;
 }
 
-// The rule of the row decides: an op that does not compute in dt has no function of it, a comparison
-// returns an int, and the first operand of `where` is one.
+// The rule of the row decides: an op that does not compute in dt has no function of it, a
+// comparison returns an int, and the first operand of `where` is one.
 int tni_op_text(char *dst, size_t size, const char *name, int op, tn_dtype dt)
 {
     const tni_op_facts *f = &tni_op_table[op];

@@ -1,6 +1,6 @@
-// math.def, gelu.def, special.def and casts.def as text, and the shim of each dialect: the types and the few
-// functions that those files take for granted (bit casts, fma, sqrt, rounding), by the names that
-// the dialect has for them.
+// math.def, gelu.def, special.def and casts.def as text, and the shim of each dialect: the types
+// and the few functions that those files take for granted (bit casts, fma, sqrt, rounding), by the
+// names that the dialect has for them.
 #include "kernel/prelude_text.h"
 
 #include <stddef.h>
@@ -18,17 +18,20 @@ const char *const tni_prelude_text[] = {
     NULL,
 };
 
-// The shim of C. M_VECTOR: the bytes of a vector, as compilers take it with the options of device/cpu/cc.c. M_LANES tells the compiler that the turns of a lane loop do not depend on each
+// The shim of C. M_VECTOR: the bytes of a vector, as compilers take it with the options of
+// device/cpu/cc.c. M_LANES tells the compiler that the turns of a lane loop do not depend on each
 // other; M_SELDOM(c) is empty in C: lanes compute both sides anyway, whereas a GPU branches around
 // what is rare.
-// M_MORE, M_LESS: the larger or smaller, a number of a NaN; ARM has instructions for both, which gcc finds by these functions
-// alone; elsewhere they would be calls, and `plain` is what to do instead: a text that names all that it calls, since functions are printed by
-// the names in texts (emit_program.c). M_CUT(x, lo, hi): x as an integer, within the two, 0 of a NaN. FCVTZS of ARM gives
-// the nearest integer that there is, and 0 of a NaN, so that integers are cut; C leaves open what such a conversion
-// gives, and clang relies on it.
-// m_stream copies a strip, past the caches where `stores` is TNI_STORES_PAST. x86 has instructions for that: whole lines of 64 bytes, since half
-// of one would be read and written by itself. Cores of ARM see by themselves that whole lines are overwritten. M_STREAMED: from there on other
-// cores see what was written so.
+// M_MORE, M_LESS: the larger or smaller, a number of a NaN; ARM has instructions for both, which
+// gcc finds by these functions alone; elsewhere they would be calls, and `plain` is what to do
+// instead: a text that names all that it calls, since functions are printed by the names in texts
+// (emit_program.c). M_CUT(x, lo, hi): x as an integer, within the two, 0 of a NaN. FCVTZS of ARM
+// gives the nearest integer that there is, and 0 of a NaN, so that integers are cut; C leaves open
+// what such a conversion gives, and clang relies on it.
+// m_stream copies a strip, past the caches where `stores` is TNI_STORES_PAST. x86 has instructions
+// for that: whole lines of 64 bytes, since half of one would be read and written by itself. Cores
+// of ARM see by themselves that whole lines are overwritten. M_STREAMED: from there on other cores
+// see what was written so.
 // clang-format off
 const char *const tni_prelude_c[] = {
     "#define M_FN static inline\n"

@@ -1,7 +1,7 @@
 // prelude_text.h: the math prelude as text, to put before a kernel: first the shim of the dialect,
 // then tni_prelude_text. Each is an array of pieces that ends with NULL. A device without doubles
-// leaves out every piece with the word "double", of both. Kernels name functions with the suffix
-// of the type (m_exp_f). A piece of one function begins with M_FN or `static inline`; a program needs
+// leaves out every piece with the word "double", of both. Kernels name functions with the suffix of
+// the type (m_exp_f). A piece of one function begins with M_FN or `static inline`; a program needs
 // those alone that it uses (tni_emit_program).
 #ifndef TNI_PRELUDE_TEXT_H
 #define TNI_PRELUDE_TEXT_H

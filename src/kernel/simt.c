@@ -1,10 +1,12 @@
-// Chooses the shape of a kernel on a device with work groups (simt.h). The choice goes: which accesses move vectors and how wide (choose_vector), then by
-// form how many threads share a row and where the row is held (choose_row, choose_lane,
-// choose_point), then the grid (split_chunks) and how tails are finished (choose_finish).
+// Chooses the shape of a kernel on a device with work groups (simt.h). The choice goes: which
+// accesses move vectors and how wide (choose_vector), then by form how many threads share a row and
+// where the row is held (choose_row, choose_lane, choose_point), then the grid (split_chunks) and
+// how tails are finished (choose_finish).
 //
-// Every decision depends on what launch_words.h lists and the limits of the device alone, and on settings (tuning.h), which
-// take the place of rules where they are set and can be followed. The shape fixes the order of every sum, so a choice by
-// load, or by timing that is not kept, would give other bits from run to run.
+// Every decision depends on what launch_words.h lists and the limits of the device alone, and on
+// settings (tuning.h), which take the place of rules where they are set and can be followed. The
+// shape fixes the order of every sum, so a choice by load, or by timing that is not kept, would
+// give other bits from run to run.
 #include "kernel/simt_choose.h"
 
 #include "base/integers.h"
@@ -13,12 +15,12 @@
 #include <string.h>
 
 enum {
-    // Registers of a thread for what is held from loop to loop: a quarter of the most that a thread can
-    // have. Values and addresses come on top, and several groups should still share a multiprocessor
-    // of 65,536 registers.
+    // Registers of a thread for what is held from loop to loop: a quarter of the most that a thread
+    // can have. Values and addresses come on top, and several groups should still share a
+    // multiprocessor of 65,536 registers.
     REGISTERS = 64,
-    // The same where half of RESIDENT threads share a multiprocessor and have 128 each: 32 are left for
-    // values and addresses.
+    // The same where half of RESIDENT threads share a multiprocessor and have 128 each: 32 are left
+    // for values and addresses.
     REGISTERS_LOW_OCCUPANCY = 96,
     // Elements of a row in the registers of a thread. The loops over them are unrolled, so more
     // elements make a text that takes long to compile, and no row needs more with TEAM threads.
@@ -26,19 +28,19 @@ enum {
     // Threads of a group where nothing else decides: eight warps hide each other's latency, and a
     // barrier over them is still cheap.
     GROUP = 256,
-    // Most threads of a row held in registers. More would hold longer rows, but a fold waits for every
-    // warp of the team at a barrier.
+    // Most threads of a row held in registers. More would hold longer rows, but a fold waits for
+    // every warp of the team at a barrier.
     TEAM = 512,
     // Threads of a multiprocessor that a grid with tails is made for: each group leaves partial
     // results, so there are no more groups than run at once.
     RESIDENT = 1024,
-    // Columns that a group finishes at once: a warp then reads partial results that are neighbours in
-    // memory; and the fewest, which are still 32 bytes of them.
+    // Columns that a group finishes at once: a warp then reads partial results that are neighbours
+    // in memory; and the fewest, which are still 32 bytes of them.
     FINISH_COLS     = 32,
     FINISH_COLS_FEW = 8
 };
 
-// ---- small helpers ----------------------------------------------------------------------------
+// ---- small helpers -----------------------------------------------------------------------------
 
 // The same where the rule's choice is `rule`.
 static int64_t set_or(const tni_launch_facts *f, tni_knob k, int64_t rule)
@@ -72,8 +74,8 @@ int tni_simt_vector_words(const tni_simt_class *c, tn_dtype dt)
 
 // ---- what loops share --------------------------------------------------------------------------
 
-// A load that only one loop reads is fetched there and forgotten; what is counted here decides how much
-// a row takes in registers or in shared memory.
+// A load that only one loop reads is fetched there and forgotten; what is counted here decides how
+// much a row takes in registers or in shared memory.
 tni_set tni_simt_reread(const tni_kernel *k)
 {
     tni_set seen = { 0 }, reread = { 0 };
@@ -99,10 +101,11 @@ static tni_set needs_later(const tni_kernel *k, int q, const tni_set *kept)
     return later;
 }
 
-// Goes through the loops in order, since what an earlier loop keeps makes later values cheap to compute again: their cost
-// counts only down to what is kept. In a loop the last value comes first: the gradient of a row is one value, and if that is
-// kept, the exponentials it was made from are not needed again. What is cheap beside the others is not kept after all.
-// Loads are not in the set: they are held as words, which take half the registers for 16-bit dtypes.
+// Goes through the loops in order, since what an earlier loop keeps makes later values cheap to
+// compute again: their cost counts only down to what is kept. In a loop the last value comes first:
+// the gradient of a row is one value, and if that is kept, the exponentials it was made from are
+// not needed again. What is cheap beside the others is not kept after all. Loads are not in the
+// set: they are held as words, which take half the registers for 16-bit dtypes.
 tni_set tni_simt_costly(const tni_kernel *k)
 {
     tni_set costly = { 0 };
@@ -143,8 +146,8 @@ static bool may_move(const tni_launch_facts *f, const tni_ins *x)
            (x->b == TNI_NO_VALUE || !(f->varies[x->b] & mask));
 }
 
-// Finds the accesses that can move vectors. One access may serve several instructions; it moves vectors
-// only if all of them can, since the address is computed once for the access.
+// Finds the accesses that can move vectors. One access may serve several instructions; it moves
+// vectors only if all of them can, since the address is computed once for the access.
 static void find_movers(tni_launch_facts *f)
 {
     tni_set  need = tni_needs_main(f->k);
@@ -190,7 +193,8 @@ static int64_t floor_modulo(int64_t a, int v)
     return (a % v + v) % v;
 }
 
-// Whether an access steps by whole vectors of v elements along axes from .. to-1, the lane axis apart.
+// Whether an access steps by whole vectors of v elements along axes from .. to-1, the lane axis
+// apart.
 static bool steps_whole(const tni_launch_facts *f, int access, int from, int to, int v)
 {
     for (int i = from; i < to; i++)
@@ -210,8 +214,9 @@ static bool is_aligned(const tni_launch_facts *f, int access, int v)
            !floor_modulo(f->l->stride[access][TNI_AXES], v);
 }
 
-// Whether the vectors of two accesses are aligned at the same elements of every row. They need not be
-// aligned at the start of the row: all are then shifted by the same number of elements (a window).
+// Whether the vectors of two accesses are aligned at the same elements of every row. They need not
+// be aligned at the start of the row: all are then shifted by the same number of elements (a
+// window).
 static bool share_alignment(const tni_launch_facts *f, int a, int b, int v)
 {
     const tni_kernel *k = f->k;
@@ -240,9 +245,9 @@ static uint64_t find_vector_set(const tni_launch_facts *f, int leader, int v)
     return set;
 }
 
-// Whether vectors may begin before the row's start, at an aligned address. The row has to be one run of
-// memory; and where a thread adds up columns, each row must shift by the same amount, so that a thread
-// keeps the same columns from row to row.
+// Whether vectors may begin before the row's start, at an aligned address. The row has to be one
+// run of memory; and where a thread adds up columns, each row must shift by the same amount, so
+// that a thread keeps the same columns from row to row.
 static bool may_window(const tni_launch_facts *f, int leader, int v)
 {
     const tni_kernel *k = f->k;
@@ -294,7 +299,8 @@ static uint64_t single_fetches(const tni_launch_facts *f)
 }
 
 // The threads of a group of POINT whose turns are whole rows, so that a thread has the same columns
-// in each: whole warps, the most up to GROUP or else the fewest; 0 if a row has too many vectors, or none.
+// in each: whole warps, the most up to GROUP or else the fewest; 0 if a row has too many vectors,
+// or none.
 static int64_t row_group(const tni_launch_facts *f, int64_t vectors)
 {
     int64_t best = 0, most = tni_min_i64(2 * GROUP, f->limits->threads);
@@ -314,7 +320,8 @@ static int full_vector(const tni_launch_facts *f, uint64_t accesses)
     return (int)tni_min_i64(most, set_or(f, TNI_KNOB_VECTOR, most));
 }
 
-// Registers of a thread for what is loaded once for all its rows, as it is computed with, if vectors have v elements.
+// Registers of a thread for what is loaded once for all its rows, as it is computed with, if
+// vectors have v elements.
 static int column_registers(const tni_launch_facts *f, uint64_t columns, int v)
 {
     int n = 0;
@@ -323,10 +330,12 @@ static int column_registers(const tni_launch_facts *f, uint64_t columns, int v)
     return n;
 }
 
-// The vector of rows that share what is loaded by column: full for what differs from row to row, though columns may then take several
-// loads. So activations of 16 bits move 16 bytes at a time beside factors in f32. Where columns would take more than COLUMNS registers, as
-// the sums, means and factors of a batch norm's gradient do, it is half of that: more threads fit, each with loads of 8 bytes
-// (H200, bf16, 200704 x 512: with 8 columns 277 to 240 us, with 18 columns and their sums 269 to 260; with 3 no difference).
+// The vector of rows that share what is loaded by column: full for what differs from row to row,
+// though columns may then take several loads. So activations of 16 bits move 16 bytes at a time
+// beside factors in f32. Where columns would take more than COLUMNS registers, as the sums, means
+// and factors of a batch norm's gradient do, it is half of that: more threads fit, each with loads
+// of 8 bytes (H200, bf16, 200704 x 512: with 8 columns 277 to 240 us, with 18 columns and their
+// sums 269 to 260; with 3 no difference).
 static int row_vector(const tni_launch_facts *f)
 {
     enum { COLUMNS = 24 };
@@ -337,7 +346,8 @@ static int row_vector(const tni_launch_facts *f)
     return f->k->lane_in_r || row_group(f, f->lanes / half) ? half : full;
 }
 
-// Whether rows share what is loaded by column, and all that they load and store can move in vectors of that kind, which are set.
+// Whether rows share what is loaded by column, and all that they load and store can move in vectors
+// of that kind, which are set.
 static bool choose_row_vector(const tni_launch_facts *f, tni_simt_class *c)
 {
     if (!f->columns || f->columns == f->movers) return false;
@@ -375,8 +385,9 @@ static void choose_vector(const tni_launch_facts *f, tni_simt_class *c)
     else set_vector(c, 1, single_fetches(f), -1);
 }
 
-// Whether every random number of a vector comes of the blocks of four that begin and end with the vector. Then a block
-// is computed once, where it would be for each of its elements: that is most of the work of a dropout.
+// Whether every random number of a vector comes of the blocks of four that begin and end with the
+// vector. Then a block is computed once, where it would be for each of its elements: that is most
+// of the work of a dropout.
 static bool draws_whole_blocks(const tni_launch_facts *f, const tni_simt_class *c)
 {
     const tni_kernel *k = f->k;
@@ -424,8 +435,8 @@ static int vector_registers(const tni_launch_facts *f, const tni_simt_class *c)
     return n;
 }
 
-// Whether a thread's registers hold its part of the row. A double takes two registers, so kernels that
-// compute in f64 have half as many.
+// Whether a thread's registers hold its part of the row. A double takes two registers, so kernels
+// that compute in f64 have half as many.
 bool tni_simt_fits_registers(const tni_launch_facts *f, const tni_simt_class *c)
 {
     return c->unroll * c->vector <= ELEMENTS &&
@@ -489,8 +500,8 @@ static void hold_row_in_registers(const tni_launch_facts *f, tni_simt *m, int ea
                vector_registers(f, c) * power_up(tni_ceil_div(n, TNI_WARP)) <= REGISTERS) {
         set_team(f, m, TNI_WARP);
     } else if (f->col_tails && f->limits->features & TNI_GPU_SHUFFLES && n <= TEAM) {
-        // Half as many threads with two vectors each: the fold of a row, over half as many warps, is
-        // paid for by two vectors. Occupancy is traded for it.
+        // Half as many threads with two vectors each: the fold of a row, over half as many warps,
+        // is paid for by two vectors. Occupancy is traded for it.
         c->low_occupancy = 1;
         set_team(f, m, team_for(f, tni_ceil_div(n, 2)));
     } else {
@@ -531,8 +542,8 @@ static void loop_over_row(const tni_launch_facts *f, tni_simt *m)
     while (c->team > f->limits->threads) c->team /= 2;
 }
 
-// Whether registers are left for the loads of the next row, where a team has several rows one after the
-// other. LIMIT: registers for both rows, so that 20 of the 64 remain for values and addresses.
+// Whether registers are left for the loads of the next row, where a team has several rows one after
+// the other. LIMIT: registers for both rows, so that 20 of the 64 remain for values and addresses.
 static bool can_prefetch_row(const tni_launch_facts *f, const tni_simt_class *c)
 {
     enum { LIMIT = 44 };
@@ -592,8 +603,9 @@ static bool needs_low_occupancy(const tni_launch_facts *f, const tni_simt_class 
             main_registers(f, c) > TIGHT);
 }
 
-// Whether an element goes through a function that takes longer than loading it, as the slope of gelu does: that
-// hides the loads of other warps, and a thread needs its registers for the function. COSTLY: two exponentials.
+// Whether an element goes through a function that takes longer than loading it, as the slope of
+// gelu does: that hides the loads of other warps, and a thread needs its registers for the
+// function. COSTLY: two exponentials.
 static bool works_long(const tni_launch_facts *f)
 {
     enum { COSTLY = 16 };
@@ -640,10 +652,11 @@ static void split_row_columns(const tni_launch_facts *f, tni_simt *m)
     c->split_columns = slices > second ? TNI_SLICES_FIRST : slices > 1 ? TNI_SLICES_SECOND : 0;
 }
 
-// A row is held where it is cheapest, tried in order: registers with costly values kept, registers without them, registers
-// that bulk copies fill, shared memory by bulk copies, shared memory or nothing; a setting begins further down. Full vectors of 16-bit elements start with
-// four vectors a thread, wider elements with two: the same number of registers. Rows of a warp are always held there, as
-// several share a group.
+// A row is held where it is cheapest, tried in order: registers with costly values kept, registers
+// without them, registers that bulk copies fill, shared memory by bulk copies, shared memory or
+// nothing; a setting begins further down. Full vectors of 16-bit elements start with four vectors a
+// thread, wider elements with two: the same number of registers. Rows of a warp are always held
+// there, as several share a group.
 static void hold_row(const tni_launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c    = &m->class;
@@ -663,8 +676,8 @@ static void hold_row(const tni_launch_facts *f, tni_simt *m)
     if (from > TNI_HOLD_BY_BULK || !tni_simt_bring_row(f, m)) loop_over_row(f, m);
 }
 
-// Chooses the shape of ROW. Rows of at most a warp share a group, since a group of one warp would leave most of its slots
-// unused.
+// Chooses the shape of ROW. Rows of at most a warp share a group, since a group of one warp would
+// leave most of its slots unused.
 static void choose_row(const tni_launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c = &m->class;
@@ -687,8 +700,9 @@ static void choose_row(const tni_launch_facts *f, tni_simt *m)
 // ---- points and lanes --------------------------------------------------------------------------
 
 // POINT with loads of the column alone: a group takes whole rows, so that a thread has the same
-// columns of several rows and loads them once. ROWS: measured on an H200, 4 rows reach the rate of a
-// copy, and 8 take registers from other warps. All threads that the device runs at once shall have rows.
+// columns of several rows and loads them once. ROWS: measured on an H200, 4 rows reach the rate of
+// a copy, and 8 take registers from other warps. All threads that the device runs at once shall
+// have rows.
 static void take_rows(const tni_launch_facts *f, tni_simt *m)
 {
     enum { ROWS = 4 };
@@ -709,8 +723,9 @@ static bool loads(const tni_kernel *k)
 
 // Chooses the shape of POINT. Without tails a thread has one vector, and enough threads in flight
 // hide the latency; with tails a group is larger and a thread has several vectors, since each group
-// leaves partial results that have to be joined. Groups that load nothing are larger, too: they have nothing to wait for
-// and end faster than others begin. An H200 fills 500 MB in 147 us by groups of 256, in 107 us by groups of 512.
+// leaves partial results that have to be joined. Groups that load nothing are larger, too: they
+// have nothing to wait for and end faster than others begin. An H200 fills 500 MB in 147 us by
+// groups of 256, in 107 us by groups of 512.
 static void choose_point(const tni_launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c = &m->class;
@@ -791,8 +806,8 @@ static void choose_finish(const tni_launch_facts *f, tni_simt *m)
     for (int i = 0; i < f->k->nins; i++)
         if (tni_is_tail(&f->k->ins[i]))
             m->scratch_bytes += tni_simt_tail_bytes(m, &f->k->ins[i], f->cols);
-    // One group joins up to FEW partial results: that saves a launch, but uses one multiprocessor only,
-    // so that more results are worth a kernel.
+    // One group joins up to FEW partial results: that saves a launch, but uses one multiprocessor
+    // only, so that more results are worth a kernel.
     enum { FEW = 1 << 14 };
     bool few  = !f->col_finish || (m->parts * f->cols <= FEW && m->block % TNI_WARP == 0 &&
                                   c->split_columns != TNI_SLICES_FIRST);
@@ -805,7 +820,8 @@ static void choose_finish(const tni_launch_facts *f, tni_simt *m)
     if (c->finish == TNI_FINISH_LAST) return;
     m->finish_block   = (int)tni_min_i64(GROUP, f->limits->threads);
     c->finish_threads = (uint16_t)m->finish_block;
-    // Of many partial results a thread would read one after the other: more threads share a column then.
+    // Of many partial results a thread would read one after the other: more threads share a column
+    // then.
     enum { EACH = 16 };
     while (c->finish_cols > FINISH_COLS_FEW && m->parts * c->finish_cols > EACH * m->finish_block)
         c->finish_cols /= 2;

@@ -1,6 +1,7 @@
 // The shape of a kernel on a device with work groups (CUDA, OpenCL): how its work is divided over
-// groups and threads. A shape is chosen for a launch, by what launch_words.h lists, the device's limits and
-// settings that were kept (tuning.h) alone, never by how many threads happen to be free: it fixes the order of every sum.
+// groups and threads. A shape is chosen for a launch, by what launch_words.h lists, the device's
+// limits and settings that were kept (tuning.h) alone, never by how many threads happen to be free:
+// it fixes the order of every sum.
 //
 // Three forms, by where the lane axis is:
 //
@@ -16,18 +17,19 @@
 //          of points, and those accesses go through shared memory: simt_tile.c.
 //
 // A kernel with tails goes over several rows: each team (ROW), or each thread (LANE, POINT), has
-// `chunk` of them one after the other, and each group leaves one partial result for each tail; with tickets,
-// where chance decides who has a row, each row leaves one. They are joined in order by the last group to
-// end, or by a second kernel, NAME_finish.
+// `chunk` of them one after the other, and each group leaves one partial result for each tail; with
+// tickets, where chance decides who has a row, each row leaves one. They are joined in order by the
+// last group to end, or by a second kernel, NAME_finish.
 //
 // Arguments of a kernel and of its finish kernel: the buffers, scratch, state, then words of 64
 // bits (tni_simt_words). In OpenCL, if shared_bytes is not 0, a pointer to that many bytes of local
 // memory follows, for the main kernel only. With TNI_GPU_STRUCT all are one struct by value
 // (tni_simt_pack). State is an array of m_long on the device, zero at first, one array for each
-// queue: the failure of a CHECK (as tni_launch.fail), then a count of groups and one of tickets, 32 bits each,
-// which every kernel leaves at zero; with TNI_GPU_LAST two addresses more: where the host reads of a failure, and a
-// word that is set then. A launcher whose addresses are offsets into buffer objects adds those
-// offsets to the words: in elements to the offset of each access, in bytes to TNI_WORD_SCRATCH.
+// queue: the failure of a CHECK (as tni_launch.fail), then a count of groups and one of tickets, 32
+// bits each, which every kernel leaves at zero; with TNI_GPU_LAST two addresses more: where the
+// host reads of a failure, and a word that is set then. A launcher whose addresses are offsets into
+// buffer objects adds those offsets to the words: in elements to the offset of each access, in
+// bytes to TNI_WORD_SCRATCH.
 #ifndef TNI_KERNEL_SIMT_H
 #define TNI_KERNEL_SIMT_H
 
@@ -54,8 +56,8 @@ typedef struct {
 // What CUDA allows along the second axis of a grid; along the first it is 2^31 - 1.
 enum { TNI_SLICES = 65535 };
 
-// How a grid goes over slices of the columns: not, by its second axis, or, if they are too many for that, by its first,
-// where a slice has one group, which has all rows.
+// How a grid goes over slices of the columns: not, by its second axis, or, if they are too many for
+// that, by its first, where a slice has one group, which has all rows.
 enum { TNI_SLICES_NONE, TNI_SLICES_SECOND, TNI_SLICES_FIRST };
 
 // The part of a shape that the text depends on: two launches of equal class run the same compiled
@@ -100,8 +102,9 @@ typedef struct {
 } tni_simt_class;
 
 // A shape: the class of the text and the numbers of one launch. Invariant: parts * chunk * (units
-// of a group's turn) covers all units; grid[0] is parts times the groups of a cluster (with tickets: what runs
-// at once), grid[1] the slices of the columns; with TNI_SLICES_FIRST parts is 1 and grid[0] the slices.
+// of a group's turn) covers all units; grid[0] is parts times the groups of a cluster (with
+// tickets: what runs at once), grid[1] the slices of the columns; with TNI_SLICES_FIRST parts is 1
+// and grid[0] the slices.
 typedef struct {
     tni_simt_class class;
     int64_t
@@ -118,8 +121,9 @@ typedef struct {
     int     finish_block;
 } tni_simt;
 
-// The groups of `block` threads that a multiprocessor is to run at once, where a shape is made for a number
-// of them: 1024 threads, which have 64 registers each, or at low occupancy about half as many.
+// The groups of `block` threads that a multiprocessor is to run at once, where a shape is made for
+// a number of them: 1024 threads, which have 64 registers each, or at low occupancy about half as
+// many.
 static inline int tni_simt_resident(const tni_simt_class *c, int block)
 {
     if (c->bulk && c->hold == TNI_HOLD_REGISTERS) return c->bulk;  // as tni_simt_is_ahead
@@ -142,12 +146,13 @@ static inline bool tni_gpu_has(const tni_simt_class *c, unsigned feature)
 // again with other addresses or offsets has to choose again and compare classes.
 tni_simt tni_simt_choose(const tni_launch *l, const tni_simt_limits *limits);
 
-// Writes settings that differ from `from` in one knob and make another shape than it and than each other; at most
-// `room`. Returns their number.
+// Writes settings that differ from `from` in one knob and make another shape than it and than each
+// other; at most `room`. Returns their number.
 int tni_simt_neighbours(const tni_launch *l, const tni_simt_limits *limits, const tni_tuning *from,
                         tni_tuning *dst, int room);
 
-// Writes the key of a compiled kernel, tni_kernel_key and the class, with the same contract as that.
+// Writes the key of a compiled kernel, tni_kernel_key and the class, with the same contract as
+// that.
 size_t tni_simt_key(const tni_kernel *k, const tni_simt_class *c, char *dst, size_t size);
 
 // ---- arguments ---------------------------------------------------------------------------------

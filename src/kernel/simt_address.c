@@ -234,7 +234,8 @@ static void put_simt_number(tni_emitter *s, int n)
                   c->at.number[n]);
 }
 
-// `user` stays NULL: the emitter is the first member of tni_simt_emitter, and callbacks cast to that.
+// `user` stays NULL: the emitter is the first member of tni_simt_emitter, and callbacks cast to
+// that.
 tni_emitter tni_simt_callbacks(const tni_kernel *k, const tni_dialect *d, tni_out *o)
 {
     return (tni_emitter){ .out     = o,

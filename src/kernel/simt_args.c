@@ -1,4 +1,5 @@
-// The arguments that a kernel on a device with work groups is launched with (simt.h): which word holds what, and their values.
+// The arguments that a kernel on a device with work groups is launched with (simt.h): which word
+// holds what, and their values.
 #include "kernel/simt_emitter.h"
 
 #include <string.h>

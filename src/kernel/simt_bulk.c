@@ -170,16 +170,17 @@ static void put_own_rows(tni_simt_emitter *c)
                  lines.s, chunk.s, lines.s);
 }
 
-// The count of tickets is the second half of the word that has the count of groups. A group takes one at first and one for
-// each row, so that the last of all is known by its number.
+// The count of tickets is the second half of the word that has the count of groups. A group takes
+// one at first and one for each row, so that the last of all is known by its number.
 static tni_text ticket_text(const tni_simt_emitter *c)
 {
     return tni_text_of("m_ticket((m_uint *)(fail + 2) + 1, (m_uint)(groups + %s))",
                        tni_simt_word_name(c, TNI_WORD_LINES).s);
 }
 
-// Rows by tickets: a group's first two are those of its number, the third that of the ticket it takes now. A ticket is
-// asked for a row before it is needed, since it takes as long as a read of memory.
+// Rows by tickets: a group's first two are those of its number, the third that of the ticket it
+// takes now. A ticket is asked for a row before it is needed, since it takes as long as a read of
+// memory.
 static void put_first_tickets(tni_simt_emitter *c)
 {
     bool cluster = c->m->cluster > 1;
@@ -221,9 +222,10 @@ void tni_simt_open_bulk(tni_simt_emitter *c)
     tni_out_line(c->o, "m_int turn = 0;");
 }
 
-// With tickets a row begins by telling all threads, of a cluster those of all its groups, which row comes after the next.
-// They read it at the row's end, behind folds and so behind a barrier. `coming` has two halves: one is written again after
-// the folds of another row, by which time all have read it.
+// With tickets a row begins by telling all threads, of a cluster those of all its groups, which row
+// comes after the next. They read it at the row's end, behind folds and so behind a barrier.
+// `coming` has two halves: one is written again after the folds of another row, by which time all
+// have read it.
 void tni_simt_open_bulk_row(tni_simt_emitter *c)
 {
     if (!c->m->tickets) {
@@ -245,8 +247,8 @@ void tni_simt_open_bulk_row(tni_simt_emitter *c)
     tni_out_line(c->o, "}");
 }
 
-// Prints how the next row is asked for once all threads are done with the shared memory of this one: those of the group, or
-// of the warp.
+// Prints how the next row is asked for once all threads are done with the shared memory of this
+// one: those of the group, or of the warp.
 static void put_request(tni_simt_emitter *c, bool barrier)
 {
     bool        warps = c->m->by_warps;
@@ -256,7 +258,8 @@ static void put_request(tni_simt_emitter *c, bool barrier)
     tni_out_line(c->o, "if (tid%s == 0 && %s < past) bring(%s);", warps ? " % 32" : "", next, next);
 }
 
-// `turn` is the parity that the barrier's phase has next; `half` that of `called`, of which each has every second row.
+// `turn` is the parity that the barrier's phase has next; `half` that of `called`, of which each
+// has every second row.
 void tni_simt_release_row(tni_simt_emitter *c)
 {
     if (c->m->tickets && c->m->cluster > 1) tni_out_line(c->o, "m_await(&called[turn], half);");

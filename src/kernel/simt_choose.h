@@ -1,4 +1,5 @@
-// What the files that choose a shape (simt.c, simt_choose_bulk.c) share. Nothing outside src/kernel includes this.
+// What the files that choose a shape (simt.c, simt_choose_bulk.c) share. Nothing outside src/kernel
+// includes this.
 #ifndef TNI_KERNEL_SIMT_CHOOSE_H
 #define TNI_KERNEL_SIMT_CHOOSE_H
 
@@ -48,10 +49,11 @@ int64_t tni_simt_stash_bytes(const tni_launch_facts *f, const tni_simt *m);
 // A long row: held in shared memory, into which a bulk copy brings the next row as soon as this one
 // is done with. False if that is not to be had.
 bool tni_simt_bring_row(const tni_launch_facts *f, tni_simt *m);
-// The same for a row that registers hold, those of a cluster of groups if it is long: bulk copies bring the next row into shared
-// memory while one is computed.
+// The same for a row that registers hold, those of a cluster of groups if it is long: bulk copies
+// bring the next row into shared memory while one is computed.
 bool tni_simt_bring_ahead(const tni_launch_facts *f, tni_simt *m);
-// Has bulk copies bring the next row where a team has many rows with sums of columns. False, and nothing done, if they cannot.
+// Has bulk copies bring the next row where a team has many rows with sums of columns. False, and
+// nothing done, if they cannot.
 bool tni_simt_prefetch_in_bulk(const tni_launch_facts *f, tni_simt *m);
 // Groups, or clusters of them, that the device runs at once where bulk copies bring rows.
 int64_t tni_simt_bulk_concurrent(const tni_launch_facts *f, const tni_simt_class *c);

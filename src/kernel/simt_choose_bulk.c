@@ -1,5 +1,6 @@
-// Chooses the shape of long rows, which bulk copies (cp.async.bulk, Hopper and later) bring into shared memory: how many groups share a row,
-// how many of them share a multiprocessor, and who takes which row.
+// Chooses the shape of long rows, which bulk copies (cp.async.bulk, Hopper and later) bring into
+// shared memory: how many groups share a row, how many of them share a multiprocessor, and who
+// takes which row.
 #include "kernel/simt_choose.h"
 
 #include "base/integers.h"
@@ -53,8 +54,8 @@ static const row_sharing sharing[] = {
     { 512, 2, 4, false },
     { 256, 3, 8, false },
     { 512, 2, 8, false },
-    // Only where a setting says so. Clusters that are no powers of two leave fewer multiprocessors idle
-    // where 16 or 18 of them are wired together.
+    // Only where a setting says so. Clusters that are no powers of two leave fewer multiprocessors
+    // idle where 16 or 18 of them are wired together.
     { 128, 4, 8, false },
     { 512, 3, 8, false },
     { 1024, 1, 8, false },
@@ -73,8 +74,8 @@ static const row_sharing sharing[] = {
 enum { SHARING_RULES = 4 };
 _Static_assert(sizeof sharing / sizeof *sharing == TNI_SHARINGS, "lines of sharing");
 
-// The loads of a row's elements, if bulk copies can bring all of them: whole vectors of 16 bytes of one run of memory in every
-// row, without index and guard; else 0.
+// The loads of a row's elements, if bulk copies can bring all of them: whole vectors of 16 bytes of
+// one run of memory in every row, without index and guard; else 0.
 static int count_element_loads(const tni_launch_facts *f, const tni_simt_class *c)
 {
     int     n    = 0;
@@ -91,7 +92,8 @@ static int count_element_loads(const tni_launch_facts *f, const tni_simt_class *
     return n;
 }
 
-// What the two ways to bring a row have in common: g groups share a row, each with `bytes` of it in shared memory.
+// What the two ways to bring a row have in common: g groups share a row, each with `bytes` of it in
+// shared memory.
 static void set_bulk(tni_simt *m, const row_sharing *s, int g, int64_t bytes)
 {
     tni_simt_class *c = &m->class;
@@ -102,12 +104,13 @@ static void set_bulk(tni_simt *m, const row_sharing *s, int g, int64_t bytes)
     m->shared_bytes   = (int)bytes;
 }
 
-// A long row that registers hold, those of a multiprocessor or of several (VECTORS: what those of one hold, with room for costly
-// values). Shared memory is free for the next row as soon as the registers have this one, so that its copy overlaps with most
-// of the work and with the stores. By itself this is chosen for elements of 4 bytes and more, since narrower ones have to be
-// converted in every loop, which groups that work in turn hide better; and where nearly all threads have vectors in each
-// turn. Measured on an H200: softmax of 512 x 131072 in f32 takes 142 us so and 146 from shared memory, of 1024 x 50257,
-// where a quarter of the turns is empty, 128 and 122.
+// A long row that registers hold, those of a multiprocessor or of several (VECTORS: what those of
+// one hold, with room for costly values). Shared memory is free for the next row as soon as the
+// registers have this one, so that its copy overlaps with most of the work and with the stores. By
+// itself this is chosen for elements of 4 bytes and more, since narrower ones have to be converted
+// in every loop, which groups that work in turn hide better; and where nearly all threads have
+// vectors in each turn. Measured on an H200: softmax of 512 x 131072 in f32 takes 142 us so and 146
+// from shared memory, of 1024 x 50257, where a quarter of the turns is empty, 128 and 122.
 bool tni_simt_bring_ahead(const tni_launch_facts *f, tni_simt *m)
 {
     enum { THREADS = 1024, MOST = 8, VECTORS = 4096 };
@@ -148,9 +151,10 @@ static bool loads_row_values(const tni_launch_facts *f)
     return false;
 }
 
-// Rows with sums of columns, of which a team has many one after the other, in registers: bulk copies bring the next row. What
-// prefetch in registers would take of them, and moving words from the next row's to this one's, is saved, and each warp asks for
-// its part as soon as it has read the last. Measured on an H200: layer norm of 8192 x 4096 in bf16 with all gradients takes 84 us
+// Rows with sums of columns, of which a team has many one after the other, in registers: bulk
+// copies bring the next row. What prefetch in registers would take of them, and moving words from
+// the next row's to this one's, is saved, and each warp asks for its part as soon as it has read
+// the last. Measured on an H200: layer norm of 8192 x 4096 in bf16 with all gradients takes 84 us
 // so and 105 with prefetch in registers.
 bool tni_simt_prefetch_in_bulk(const tni_launch_facts *f, tni_simt *m)
 {
@@ -195,8 +199,9 @@ bool tni_simt_bring_row(const tni_launch_facts *f, tni_simt *m)
     return false;
 }
 
-// Groups, or clusters of them, that the device runs at once where bulk copies bring rows. The multiprocessors of a cluster
-// are wired together, 16 or 18 of them, some of which are switched off: clusters of four or more leave a few idle.
+// Groups, or clusters of them, that the device runs at once where bulk copies bring rows. The
+// multiprocessors of a cluster are wired together, 16 or 18 of them, some of which are switched
+// off: clusters of four or more leave a few idle.
 int64_t tni_simt_bulk_concurrent(const tni_launch_facts *f, const tni_simt_class *c)
 {
     int64_t units = f->limits->units;
@@ -204,9 +209,10 @@ int64_t tni_simt_bulk_concurrent(const tni_launch_facts *f, const tni_simt_class
     return tni_max_i64(1, units / tni_max_i64(1, c->cluster) * c->bulk);
 }
 
-// Whether rows are taken by tickets. Groups that have the same number of rows each, one after the other, drift apart, and what
-// they read and write at a time is scattered over memory, which then moves a tenth less than it can: measured on an H200. By
-// tickets they stay together, as the groups of a kernel with a group for each row do, and the next row can be copied ahead.
+// Whether rows are taken by tickets. Groups that have the same number of rows each, one after the
+// other, drift apart, and what they read and write at a time is scattered over memory, which then
+// moves a tenth less than it can: measured on an H200. By tickets they stay together, as the groups
+// of a kernel with a group for each row do, and the next row can be copied ahead.
 bool tni_simt_takes_tickets(const tni_launch_facts *f, const tni_simt_class *c)
 {
     return c->bulk && !f->col_tails && f->rows > tni_simt_bulk_concurrent(f, c) &&

@@ -1,23 +1,25 @@
 // The simt emitter: the state of one kernel while its CUDA or OpenCL text is written, and the
-// functions that emit_simt.c and the simt_*.c files share. Nothing outside src/kernel includes this.
+// functions that emit_simt.c and the simt_*.c files share. Nothing outside src/kernel includes
+// this.
 #ifndef TNI_KERNEL_SIMT_EMITTER_H
 #define TNI_KERNEL_SIMT_EMITTER_H
 
 #include "kernel/launch_words.h"
 #include "kernel/simt.h"
 
-// The elements of a full vector (TNI_VECTOR_BYTES) of a 16-bit dtype. Narrower elements are not packed further, since a
-// thread's values would take too many registers.
+// The elements of a full vector (TNI_VECTOR_BYTES) of a 16-bit dtype. Narrower elements are not
+// packed further, since a thread's values would take too many registers.
 enum { TNI_MAX_VECTOR = 8 };
 
-// Column tails that are folded over threads together: they share barriers, and their loads are in flight together. More
-// would take more registers and shared memory.
+// Column tails that are folded over threads together: they share barriers, and their loads are in
+// flight together. More would take more registers and shared memory.
 enum { TNI_TAILS_TOGETHER = 2 };
 
 // Bytes of scratch for the partial results of a tail, of all parts.
 int64_t tni_simt_tail_bytes(const tni_simt *m, const tni_ins *x, int64_t cols);
 
-// Which part of the text is being written; it decides what a value is called and what guards a store.
+// Which part of the text is being written; it decides what a value is called and what guards a
+// store.
 typedef enum {
     TNI_AT_ROW,    // once for a row (ROW), or once for a thread (scalars of POINT and LANE)
     TNI_AT_LANES,  // LANE: once for each lane of the thread's vector, outside the loops over R
@@ -26,8 +28,8 @@ typedef enum {
 } tni_stage;
 
 // One kernel while it is written. `emitter` is the first member: its callbacks cast back to this.
-// Invariant: kept and fetched hold only what the text written so far has declared in the scope that is
-// open, so that a branch of the text that is written twice restores `fetched` in between.
+// Invariant: kept and fetched hold only what the text written so far has declared in the scope that
+// is open, so that a branch of the text that is written twice restores `fetched` in between.
 typedef struct {
     tni_emitter           emitter;
     tni_out              *o;
@@ -120,8 +122,8 @@ void tni_simt_put_place(tni_simt_emitter *c, int access, const char *lane);
 void tni_simt_put_index(tni_simt_emitter *c, int i);
 // Prints the coordinates of axes from .. to-1, out of a number that counts them in row-major order.
 void tni_simt_put_coordinates(tni_simt_emitter *c, int from, int to, const char *number);
-// Prints the base of an access in a line: its offset and the terms of P, without the lane's; and the
-// bases of all accesses that the main stage uses, except those that go through tiles.
+// Prints the base of an access in a line: its offset and the terms of P, without the lane's; and
+// the bases of all accesses that the main stage uses, except those that go through tiles.
 void tni_simt_put_base(tni_simt_emitter *c, int access);
 void tni_simt_put_bases(tni_simt_emitter *c);
 // Prints how many elements the first (aligned) vector of a line begins before the line.
@@ -147,12 +149,13 @@ bool tni_simt_stashed(const tni_simt_emitter *c, int i);
 // Prints a line that folds `other` into the accumulator `acc`, by the op of REDUCE i.
 void tni_simt_fold_line(tni_simt_emitter *c, int i, const char *before, const char *acc,
                         const char *other);
-// Folds the variables named `letter` and an instruction's number, for the instructions of a set, over
-// `team` neighbouring threads. All of them have the result afterwards.
+// Folds the variables named `letter` and an instruction's number, for the instructions of a set,
+// over `team` neighbouring threads. All of them have the result afterwards.
 void tni_simt_fold_team(tni_simt_emitter *c, const tni_set *set, char letter, int team);
 // LANE: folds the accumulators of the lanes over the threads that share their elements of R.
 void tni_simt_fold_lanes(tni_simt_emitter *c, int i);
-// ROW: folds the accumulator of a column or of a row tail over the teams of a group, into the first's.
+// ROW: folds the accumulator of a column or of a row tail over the teams of a group, into the
+// first's.
 void tni_simt_fold_rows(tni_simt_emitter *c, int i, const char *acc);
 // Declares s, the partial results of tail i that belong to part `part`; and those of all tails, of
 // part 0.
@@ -166,7 +169,8 @@ void tni_simt_finish_last(tni_simt_emitter *c);
 void tni_simt_finish_columns(tni_simt_emitter *c, int threads, const char *first);
 // The words of `red` for that.
 int tni_simt_join_words(const tni_simt_emitter *c, int threads);
-// Folds the elements of array LETTERi over the threads of a warp that are multiples of `each` apart.
+// Folds the elements of array LETTERi over the threads of a warp that are multiples of `each`
+// apart.
 void tni_simt_fold_vector(tni_simt_emitter *c, int i, char letter, int each, int width);
 // Whether anything is finished for each column.
 bool tni_simt_finishes_columns(const tni_simt_emitter *c);
@@ -180,8 +184,8 @@ void tni_simt_put_group_partials(tni_simt_emitter *c);
 void tni_simt_put_row_partials(tni_simt_emitter *c);
 // Prints the partial results of one row, where rows are taken by tickets.
 void tni_simt_put_ticket_partials(tni_simt_emitter *c);
-// Whether the columns of several teams are joined in `red`, all columns of some tails at once; and the words of `red` for
-// that, 0 if not.
+// Whether the columns of several teams are joined in `red`, all columns of some tails at once; and
+// the words of `red` for that, 0 if not.
 bool tni_simt_joins_teams(const tni_simt_emitter *c);
 int  tni_simt_team_words(const tni_simt_emitter *c);
 
@@ -193,7 +197,8 @@ void tni_simt_put_args(tni_simt_emitter *c);
 // closes it.
 void tni_simt_open_kernel(tni_simt_emitter *c, const char *suffix, int threads, int red);
 void tni_simt_close_kernel(tni_simt_emitter *c);
-// The words of `red` for folds over a group of threads; and those that the main kernel needs in all.
+// The words of `red` for folds over a group of threads; and those that the main kernel needs in
+// all.
 int tni_simt_fold_words(const tni_simt_emitter *c, int group);
 int tni_simt_red_words(const tni_simt_emitter *c);
 // The most reductions that are folded over threads together.
@@ -203,16 +208,18 @@ int tni_simt_count_folds(const tni_kernel *k);
 
 // The number of the group, or of its cluster where groups share rows.
 tni_text tni_simt_group_name(const tni_simt_emitter *c);
-// How many vectors a row has; and the lines that declare n, the number of this group's, from `lo` on.
+// How many vectors a row has; and the lines that declare n, the number of this group's, from `lo`
+// on.
 tni_text tni_simt_row_vectors(const tni_simt_emitter *c);
 void     tni_simt_put_piece(tni_simt_emitter *c);
-// Prints what comes before the first row, the loop over rows up to a row's facts, and what follows once no thread needs a
-// row any more.
+// Prints what comes before the first row, the loop over rows up to a row's facts, and what follows
+// once no thread needs a row any more.
 void tni_simt_open_bulk(tni_simt_emitter *c);
 void tni_simt_open_bulk_row(tni_simt_emitter *c);
 void tni_simt_release_row(tni_simt_emitter *c);
-// Whether LOAD i comes by bulk copies and is then held in registers; and prints how the next row is asked for, if all such
-// loads of this one are in registers: behind the fetches of a loop or, `barrier`, where all threads of the group came together.
+// Whether LOAD i comes by bulk copies and is then held in registers; and prints how the next row is
+// asked for, if all such loads of this one are in registers: behind the fetches of a loop or,
+// `barrier`, where all threads of the group came together.
 bool tni_simt_ahead(const tni_simt_emitter *c, int i);
 void tni_simt_ask_ahead(tni_simt_emitter *c, bool barrier);
 // How many vectors of the row are between two of a thread.
@@ -222,27 +229,28 @@ void tni_simt_fold_cluster(tni_simt_emitter *c, const tni_set *set);
 
 // ---- transposed operands: simt_tile.c ----------------------------------------------------------
 
-// Chooses tiles for a POINT kernel that has transposed accesses; else returns false and leaves m alone.
+// Chooses tiles for a POINT kernel that has transposed accesses; else returns false and leaves m
+// alone.
 bool tni_simt_choose_tile(const tni_launch *l, const tni_simt_limits *limits, tni_simt *m);
 // Whether LOAD or STORE i goes through a tile.
 bool tni_simt_tiled(const tni_simt_emitter *c, int i);
-// Declares the tiles, finds the group's corner and fetches the loads that go through tiles; then puts
-// what was fetched into them and waits for all threads.
+// Declares the tiles, finds the group's corner and fetches the loads that go through tiles; then
+// puts what was fetched into them and waits for all threads.
 void tni_simt_open_tile(tni_simt_emitter *c, const tni_set *set);
 void tni_simt_fill_tile(tni_simt_emitter *c, const tni_set *set);
 // Opens the loop over the vectors of a thread and the block of one vector: along the lane axis, or
 // crossed, along the other axis of the tile.
 void tni_simt_open_slot(tni_simt_emitter *c, bool crossed);
-// Reads the words of the loads from their tiles; writes the elements of STORE i to its tile; and moves
-// those of all stores on to memory.
+// Reads the words of the loads from their tiles; writes the elements of STORE i to its tile; and
+// moves those of all stores on to memory.
 void tni_simt_take_tile(tni_simt_emitter *c, const tni_set *set);
 void tni_simt_put_tile(tni_simt_emitter *c, int i);
 void tni_simt_drain_tile(tni_simt_emitter *c, const tni_set *set);
 
 // ---- reductions two elements at a time: simt_pair.c --------------------------------------------
 
-// The load whose words REDUCE i folds two elements at a time; -1 if it does not. Only vectors that have
-// all elements in their line are folded in pairs.
+// The load whose words REDUCE i folds two elements at a time; -1 if it does not. Only vectors that
+// have all elements in their line are folded in pairs.
 int  tni_simt_pair_of(const tni_simt_emitter *c, int i);
 void tni_simt_declare_pair(tni_simt_emitter *c, int i);
 void tni_simt_fold_pairs(tni_simt_emitter *c, int i);

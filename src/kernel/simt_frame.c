@@ -1,5 +1,5 @@
-// The frame of a simt kernel: its arguments, the shared memory in which threads exchange results, how
-// it is opened and closed. What it prints, of test/golden/row.txt:
+// The frame of a simt kernel: its arguments, the shared memory in which threads exchange results,
+// how it is opened and closed. What it prints, of test/golden/row.txt:
 //
 //     struct kernel_args {
 //         void *b[4];
@@ -41,8 +41,8 @@ static bool is_shared_row(const tni_kernel *k, int access)
     return x->stride[k->np] == TNI_STRIDE_1;
 }
 
-// A few rows wait for memory more than for anything else: what all of them read is brought to the cache
-// while the kernel ahead still runs.
+// A few rows wait for memory more than for anything else: what all of them read is brought to the
+// cache while the kernel ahead still runs.
 static void put_prefetches(tni_simt_emitter *c, int threads)
 {
     const tni_kernel *k = c->k;
@@ -58,15 +58,17 @@ static void put_prefetches(tni_simt_emitter *c, int threads)
 }
 
 // Opens a kernel that takes one struct (CUDA). __launch_bounds__ names the groups that should be
-// resident where the shape was made for a number of them: with tails, with rows in shared
-// memory, and where a group has two tiles. m_begin waits for the kernel before it in the stream, where launches may overlap.
+// resident where the shape was made for a number of them: with tails, with rows in shared memory,
+// and where a group has two tiles. m_begin waits for the kernel before it in the stream, where
+// launches may overlap.
 static void open_with_struct(tni_simt_emitter *c, const char *suffix, int threads)
 {
     const tni_kernel *k        = c->k;
     bool              many     = c->k->tails || c->m->hold == TNI_HOLD_SHARED || c->m->bulk;
     int               resident = many ? tni_simt_resident(c->m, threads) : 1;
     tni_text          cluster  = { "" };
-    // A thread with two vectors needs few registers; as many threads as a multiprocessor runs hide the barrier.
+    // A thread with two vectors needs few registers; as many threads as a multiprocessor runs hide
+    // the barrier.
     if (c->m->pairs && c->m->unroll == 2) resident = 2048 / threads;
     if (c->m->cluster > 1 && !*suffix)
         cluster = tni_text_of("__cluster_dims__(%d, 1, 1) ", c->m->cluster);

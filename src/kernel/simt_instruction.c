@@ -158,11 +158,13 @@ void tni_simt_put_hoisted(tni_simt_emitter *c, int i)
     }
 }
 
-// Prints a random number of which the vector has the whole block (a finish stage has single columns):
+// Prints a random number of which the vector has the whole block (a finish stage has single
+// columns):
 //
 //     m_uniform_f(m_block_bits(m_philox((m_ulong)a.w[10], (m_ulong)a.w[11] + (m_ulong)((m_long)(a1 + c) >> 2) + j / 4, 0), j))
 //
-// j is a constant in each turn of the unrolled loop, and compilers compute what is equal in four of them once.
+// j is a constant in each turn of the unrolled loop, and compilers compute what is equal in four of
+// them once.
 static void put_block_draw(tni_simt_emitter *c, int i)
 {
     const tni_ins *x = &c->k->ins[i];

@@ -158,7 +158,8 @@ static void code_reduce(program_writer *w, const tni_ins *x, int i)
              column ? w->tail[i] : 0);
 }
 
-// Appends the instruction or instructions of value i, and raises the level to one that has its dtype.
+// Appends the instruction or instructions of value i, and raises the level to one that has its
+// dtype.
 static void code_ins(program_writer *w, int i)
 {
     const tni_ins *x = &w->k->ins[i];
@@ -180,7 +181,8 @@ static void code_ins(program_writer *w, int i)
 
 // ---- segments ----------------------------------------------------------------------------------
 
-// The reductions of a loop are started at the row point before it, as numbers appended to the launch's.
+// The reductions of a loop are started at the row point before it, as numbers appended to the
+// launch's.
 static void code_fold_starts(program_writer *w, int q)
 {
     tni_set loop = tni_needs_loop(w->k, q, NULL);
@@ -290,7 +292,8 @@ static void put_tails(program_writer *w)
 // columns of its own.
 static int team_of(const program_writer *w)
 {
-    // Threads that keep a chip busy: 128 for each of 132 multiprocessors, an H200, are about as many.
+    // Threads that keep a chip busy: 128 for each of 132 multiprocessors, an H200, are about as
+    // many.
     enum { BUSY = 1 << 14 };
     int team = 1;
     if (w->k->nr == 0) return 1;
@@ -343,8 +346,8 @@ static void find_program_facts(program_writer *w)
     }
 }
 
-// Only the head is zeroed: the words after it are all written, and clearing 8 KiB for each launch would
-// cost more than the rest.
+// Only the head is zeroed: the words after it are all written, and clearing 8 KiB for each launch
+// would cost more than the rest.
 bool tni_simt_program_write(tni_simt_program *p, const tni_launch *l, int units)
 {
     program_writer w = { .p = p, .l = l, .k = l->kernel };

@@ -1,10 +1,10 @@
 // Kernels as data: a program that one compiled kernel, the interpreter, runs on a device with work
 // groups. So a kernel that is not compiled yet, or runs only once, need not wait for a compiler.
 //
-// The interpreter has a switch with a case for each instruction in each type; the words of a program
-// say which cases, on which registers. Its arithmetic is the text of the op table, as in generated
-// kernels, so a kernel without reductions gives the same bits either way. Sums are added in another
-// order.
+// The interpreter has a switch with a case for each instruction in each type; the words of a
+// program say which cases, on which registers. Its arithmetic is the text of the op table, as in
+// generated kernels, so a kernel without reductions gives the same bits either way. Sums are added
+// in another order.
 //
 //   a word of code   sel 16 | to 8 | a 8 | b 8 | c 8 | x 8, from the lowest bits on
 //   code             segments: what a group does once (prologue of the table of tails), then for each
@@ -39,7 +39,8 @@ typedef struct {
     int64_t               word[TNI_INTERPRETER_WORDS];
 } tni_simt_program;
 
-// Writes the program of a launch, for a device with `units` multiprocessors. False if it is too large.
+// Writes the program of a launch, for a device with `units` multiprocessors. False if it is too
+// large.
 bool tni_simt_program_write(tni_simt_program *p, const tni_launch *l, int units);
 // Turns it into the program of its finish stage, which is launched after it with the same buffers.
 void tni_simt_program_finish(tni_simt_program *p);
@@ -123,8 +124,8 @@ static inline int tni_type_number(tn_dtype dt)
     return tni_dtype_table[dt].number;
 }
 
-// Whether an interpreter of a level has an op in a type, elements and values of a dtype, a draw, a cast
-// from a type to a dtype.
+// Whether an interpreter of a level has an op in a type, elements and values of a dtype, a draw, a
+// cast from a type to a dtype.
 bool tni_interpreter_has(tni_interpreter_level level, int op, int type);
 bool tni_interpreter_holds(tni_interpreter_level level, tn_dtype dt);
 bool tni_interpreter_draws(tni_interpreter_level level, int draw);

@@ -16,8 +16,8 @@
 //         case 333: m->v[to] = P_f(o_add_f(G_f(a), G_f(b))); break;          add of floats
 //
 // Registers hold 64 bits; G_f, G_d, G_i and G_l read a value of a type from one, P_ writes it. The
-// fixed parts of the text are written below as code and made into strings by the preprocessor (T); they
-// use macros whose spelling depends on the dialect.
+// fixed parts of the text are written below as code and made into strings by the preprocessor (T);
+// they use macros whose spelling depends on the dialect.
 #include "kernel/op_text.h"
 #include "kernel/simt_interpreter.h"
 
@@ -126,7 +126,8 @@ static void put_stores(const interpreter_text *p)
     }
 }
 
-// One case for each kind of random number; key and counter are two neighbouring numbers of the launch.
+// One case for each kind of random number; key and counter are two neighbouring numbers of the
+// launch.
 static void put_draws(const interpreter_text *p)
 {
     static const struct {
@@ -304,8 +305,8 @@ static const char *const main_text[] = {
     NULL,
 };
 
-// A group has THREADS / team rows at a time. Rows past the last are the last again, and do not count,
-// so that all threads meet at every barrier.
+// A group has THREADS / team rows at a time. Rows past the last are the last again, and do not
+// count, so that all threads meet at every barrier.
 static const char *const body_text[] = {
     T(  const m_int tid = LOCAL_ID, team = (m_int)W(W_TEAM), lane = tid % team, tiles = (m_int)W(W_TILES);
         const m_int tile = GROUP_ID % tiles, part = GROUP_ID / tiles;
@@ -449,8 +450,8 @@ static void put_fold_function(const interpreter_text *p)
     tni_out_line(p->o, "}");
 }
 
-// Prints the cases of the switch, in the order of the selectors. Only what the level has is printed:
-// the number of cases is what compiling the interpreter costs.
+// Prints the cases of the switch, in the order of the selectors. Only what the level has is
+// printed: the number of cases is what compiling the interpreter costs.
 static void put_cases(const interpreter_text *p)
 {
     put_loads(p);

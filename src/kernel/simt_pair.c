@@ -53,7 +53,8 @@ void tni_simt_fold_pairs(tni_simt_emitter *c, int i)
                  half_stem(c, load), i, load, tni_simt_word_base(c, load).s);
 }
 
-// Folds the two halves into the accumulator after the loop; edge vectors went there element by element.
+// Folds the two halves into the accumulator after the loop; edge vectors went there element by
+// element.
 void tni_simt_join_pair(tni_simt_emitter *c, int i)
 {
     int load = tni_simt_pair_of(c, i);

@@ -12,8 +12,8 @@
 //         for (m_int j = 0; j < 8; j++) x0[j] = z0[j];
 //     }
 //
-// Values of the row that are loaded (its mean, say) go the same way: x and z are then one value, and
-// the row begins with `const float v3 = x3;`.
+// Values of the row that are loaded (its mean, say) go the same way: x and z are then one value,
+// and the row begins with `const float v3 = x3;`.
 //
 // Without it a team would wait for memory at the start of every row: its rows are not independent
 // threads that a multiprocessor could switch between.
@@ -28,7 +28,8 @@ static bool is_prefetched(const tni_simt_emitter *c, int i)
            x->per == TNI_PER_ELEM && tni_set_has(&need, i) && tni_simt_moves_vector(c, i);
 }
 
-// Loads of one value for the row. The first loop would wait for them, however early the elements came.
+// Loads of one value for the row. The first loop would wait for them, however early the elements
+// came.
 bool tni_simt_prefetches_value(const tni_simt_emitter *c, int i)
 {
     const tni_ins *x    = &c->k->ins[i];

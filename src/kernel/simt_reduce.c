@@ -21,7 +21,8 @@
 //     v1 = *(__local float *)&red[tid - tid % 128];
 //     barrier(CLK_LOCAL_MEM_FENCE);
 //
-// Every order of folding depends on thread numbers alone, so that a sum has the same bits in every run.
+// Every order of folding depends on thread numbers alone, so that a sum has the same bits in every
+// run.
 #include "kernel/simt_emitter.h"
 
 #include <stdio.h>
@@ -66,9 +67,9 @@ void tni_simt_fold_vector(tni_simt_emitter *c, int i, char letter, int each, int
 
 // Folds within each warp by shuffles; then each warp leaves its result in `red`, and all threads
 // read those of all warps of the team and fold them by shuffles again; where the warps are no power
-// of two, some threads take the neutral number instead. Two folds one after the other use two halves
-// of `red` (par), so that one barrier is enough: no thread writes a half again before the barrier of
-// the other.
+// of two, some threads take the neutral number instead. Two folds one after the other use two
+// halves of `red` (par), so that one barrier is enough: no thread writes a half again before the
+// barrier of the other.
 static void fold_by_shuffles(tni_simt_emitter *c, const tni_set *set, char letter, int team)
 {
     int warps = team / TNI_WARP, slot = 0, all = 1;
@@ -208,8 +209,8 @@ void tni_simt_declare_parts(tni_simt_emitter *c)
         if (tni_is_tail(&c->k->ins[i])) tni_simt_declare_part(c, i, "0");
 }
 
-// Declares the accumulators of a set of tails that are one value each and joins their parts in one loop, every step-th
-// from thread to thread: the loads of all tails are in flight together.
+// Declares the accumulators of a set of tails that are one value each and joins their parts in one
+// loop, every step-th from thread to thread: the loads of all tails are in flight together.
 static void put_parts_join(tni_simt_emitter *c, const tni_set *tails, int step)
 {
     tni_set none = { 0 };
@@ -250,10 +251,11 @@ void tni_simt_finish_once(tni_simt_emitter *c, int threads, const char *mine)
     put_finish_values(c, &set);
 }
 
-// Each group counts itself in the state once its partial results are stored; the one that counts to the number of groups
-// is the last, puts the count back to zero for the next launch, and reads all partial results. One thread orders memory
-// for its group (m_arrive), with a barrier ahead of it and one behind: a fence of every thread would wait for all that
-// each has stored. A group that is alone counts nothing. This saves the launch of a finish kernel.
+// Each group counts itself in the state once its partial results are stored; the one that counts to
+// the number of groups is the last, puts the count back to zero for the next launch, and reads all
+// partial results. One thread orders memory for its group (m_arrive), with a barrier ahead of it
+// and one behind: a fence of every thread would wait for all that each has stored. A group that is
+// alone counts nothing. This saves the launch of a finish kernel.
 void tni_simt_finish_last(tni_simt_emitter *c)
 {
     tni_out_line(c->o, "__shared__ m_int last;");
@@ -283,8 +285,8 @@ bool tni_simt_finishes_columns(const tni_simt_emitter *c)
     return memcmp(&set, &none, sizeof set) != 0;
 }
 
-// Columns that a thread joins at once: four, whose parts are one load, if the partial results of a part are aligned as
-// the vectors of a row are, or one.
+// Columns that a thread joins at once: four, whose parts are one load, if the partial results of a
+// part are aligned as the vectors of a row are, or one.
 static int join_width(const tni_simt_emitter *c)
 {
     const tni_simt_class *m = c->m;
@@ -298,8 +300,9 @@ static int join_width(const tni_simt_emitter *c)
     return 4;
 }
 
-// How the threads of a group share columns: `each` neighbours have the columns of one part, `width` each, and `ys` such
-// rows of threads have the parts. Threads of a warp fold by shuffles first; `sums` is what is left for each column.
+// How the threads of a group share columns: `each` neighbours have the columns of one part, `width`
+// each, and `ys` such rows of threads have the parts. Threads of a warp fold by shuffles first;
+// `sums` is what is left for each column.
 typedef struct {
     int  width, each, ys, sums;
     bool shuffles;
@@ -371,8 +374,8 @@ static void put_part_loop(tni_simt_emitter *c, const tni_set *tails, const shari
     tni_out_line(c->o, "}");
 }
 
-// Folds what threads that share columns have joined: those of a warp by shuffles; then the sums are left in `red`, and
-// a thread adds up those of one column, in order.
+// Folds what threads that share columns have joined: those of a warp by shuffles; then the sums are
+// left in `red`, and a thread adds up those of one column, in order.
 static void share_columns(tni_simt_emitter *c, const tni_set *tails, const sharing *s)
 {
     int cols = c->m->finish_cols, w = s->width, base = 0;
@@ -407,8 +410,8 @@ static void share_columns(tni_simt_emitter *c, const tni_set *tails, const shari
     }
 }
 
-// Joins the parts of some column tails, of finish_cols columns from `first` on. For two tails of 32 columns in a group
-// of 256, of which each thread reads four columns of every 32nd part:
+// Joins the parts of some column tails, of finish_cols columns from `first` on. For two tails of 32
+// columns in a group of 256, of which each thread reads four columns of every 32nd part:
 //
 //     const m_long part = (m_long)first + tid % 8 * 4;
 //     const m_long at = part < (m_int)a.w[2] ? part : 0;
@@ -459,9 +462,9 @@ static bool loads_at_once(const tni_simt_emitter *c, int i)
     return x->code == TNI_I_LOAD && x->a == TNI_NO_VALUE && x->b == TNI_NO_VALUE;
 }
 
-// Threads tid % cols of a group have a column each; the parts of all columns are joined by all of them. Threads past the
-// last column read column 0 and store nothing: they have to reach the barriers. What else the columns read is loaded
-// beside the parts.
+// Threads tid % cols of a group have a column each; the parts of all columns are joined by all of
+// them. Threads past the last column read column 0 and store nothing: they have to reach the
+// barriers. What else the columns read is loaded beside the parts.
 void tni_simt_finish_columns(tni_simt_emitter *c, int threads, const char *first)
 {
     tni_set  set  = tni_needs_finish(c->k, true);

@@ -49,8 +49,8 @@ void tni_simt_put_group_partials(tni_simt_emitter *c)
         if (tni_set_has(&rows, i)) tni_out_line(c->o, "if (tid == 0) s%d[0] = t%d;", i, i);
 }
 
-// Not in a window, whose vectors begin before the row, nor with several vectors of columns a thread,
-// which would need that many times the shared memory.
+// Not in a window, whose vectors begin before the row, nor with several vectors of columns a
+// thread, which would need that many times the shared memory.
 bool tni_simt_joins_teams(const tni_simt_emitter *c)
 {
     return c->m->form == TNI_SIMT_ROW && c->m->rows_in_flight && !c->m->window && c->m->rows > 1;
@@ -107,7 +107,8 @@ int tni_simt_team_words(const tni_simt_emitter *c)
 
 // Prints the partial results of columns of several teams: those of a warp are folded by shuffles;
 // then each warp, or each larger team, leaves the sums of its columns in `red`, and a thread joins
-// those of one column. Two barriers for all columns of some tails: a tree for each would wait at dozens.
+// those of one column. Two barriers for all columns of some tails: a tree for each would wait at
+// dozens.
 //
 //     for (m_int d = 16; d >= 8; d /= 2) {
 //         for (m_int j = 0; j < 4; j++)
@@ -181,8 +182,8 @@ static void put_all_team_partials(tni_simt_emitter *c)
     if (n) put_team_partials(c, &tails);
 }
 
-// The accumulators begin anew for the next row: who has it is left to chance, so that sums over the rows of a group would
-// have another order in every run.
+// The accumulators begin anew for the next row: who has it is left to chance, so that sums over the
+// rows of a group would have another order in every run.
 void tni_simt_put_ticket_partials(tni_simt_emitter *c)
 {
     const char *first = c->m->cluster > 1 ? "tid == 0 && rank == 0" : "tid == 0";

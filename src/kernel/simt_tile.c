@@ -6,8 +6,9 @@
 // reads and writes the elements of its own points only, all reads of a tile before all writes, so
 // that maps in place stay right.
 //
-// Where a buffer is read both along the lane and crosswise, as in x + transpose(x), a group takes two tiles that are
-// transposes of each other (pairs): each is loaded once, along the lane, and put into shared memory for the threads of the other.
+// Where a buffer is read both along the lane and crosswise, as in x + transpose(x), a group takes
+// two tiles that are transposes of each other (pairs): each is loaded once, along the lane, and put
+// into shared memory for the threads of the other.
 //
 // Names in the text: h tile of a load or store, z words on their way to a tile, c0 and r0 the first
 // point of the group along the lane and along the other axis, e and r a thread's distance from
@@ -38,8 +39,8 @@
 
 enum {
     GROUP = 256,  // threads of a group, as elsewhere (simt.c)
-    // Points along a side of a tile: a warp's. With elements of at most 2 bytes twice as many, so that a
-    // line of the tile is still at least 64 bytes of memory.
+    // Points along a side of a tile: a warp's. With elements of at most 2 bytes twice as many, so
+    // that a line of the tile is still at least 64 bytes of memory.
     SIDE = 32,
     // Bytes between neighbours along the lane from which on a tile is used: a sector, the least
     // that memory moves. Nearer neighbours share sectors, which the cache serves.
@@ -53,8 +54,8 @@ enum {
     // Tiles along a side of the squares that are visited together with their transposes. The cache
     // has to hold two squares between the two reads of an element.
     SQUARE = 4,
-    // Tiles along both axes from which on the order of visiting matters: what is smaller stays in cache
-    // in any order.
+    // Tiles along both axes from which on the order of visiting matters: what is smaller stays in
+    // cache in any order.
     MANY = 8
 };
 
@@ -201,8 +202,8 @@ static bool choose_tile_size(const tni_launch *l, const crossed_set *f, const tn
         c->tile   = (uint16_t)side;
         c->vector = (uint8_t)v;
         c->rows   = (uint16_t)group;
-        // A thread with one vector gets a second tile's: the computation of addresses, which is most of
-        // the work of a copy, is shared by two vectors.
+        // A thread with one vector gets a second tile's: the computation of addresses, which is
+        // most of the work of a copy, is shared by two vectors.
         c->tiles_per_group = unroll == 1 && lanes >= 2 * side ? 2 : 1;
         if (set[TNI_KNOB_TILE] && unroll == 1 && lanes >= set[TNI_KNOB_TILE] * side &&
             unroll * set[TNI_KNOB_TILE] <= MAX_UNROLL)
@@ -244,7 +245,8 @@ static bool is_mirror(const tni_launch *l, int a, int b, int axis)
     return true;
 }
 
-// The one access besides a that loads the buffer of a along the lane; -1 if there is none, or several.
+// The one access besides a that loads the buffer of a along the lane; -1 if there is none, or
+// several.
 static int other_load(const tni_kernel *k, uint64_t direct, int a)
 {
     tni_set need  = tni_needs_main(k);
@@ -260,9 +262,10 @@ static int other_load(const tni_kernel *k, uint64_t direct, int a)
     return found;
 }
 
-// Whether everything that goes through tiles is a load of what another load has along the lane, as in x + transpose(x), and
-// nothing is stored crosswise. A group then takes a tile and its transpose: each is loaded once and is the other's
-// transposed operand, so that no element is loaded twice.
+// Whether everything that goes through tiles is a load of what another load has along the lane, as
+// in x + transpose(x), and nothing is stored crosswise. A group then takes a tile and its
+// transpose: each is loaded once and is the other's transposed operand, so that no element is
+// loaded twice.
 static bool can_pair(const tni_launch *l, const crossed_set *f, uint64_t tiled)
 {
     const tni_kernel *k = l->kernel;
@@ -286,7 +289,8 @@ static int64_t page_groups(const tni_simt_class *c, int64_t lanes, int64_t other
     return (lanes + line - 1) / line * ((other + side - 1) / side);
 }
 
-// Tiles along a side of a square: the rule's, or a setting's if the tiles of a group divide it; 0: no squares.
+// Tiles along a side of a square: the rule's, or a setting's if the tiles of a group divide it; 0:
+// no squares.
 static uint8_t square_side(const tni_simt_limits *limits, int tiles)
 {
     int set = limits->tuning ? limits->tuning->of[TNI_KNOB_SQUARE] : 0;
@@ -398,8 +402,9 @@ static void put_mirrored(tni_simt_emitter *c)
                  c->index, c->index, square, across, line, c->index, square, across, side);
 }
 
-// The same where a group has a tile and its transpose. Of a square on the diagonal the tiles above it are the transposes of
-// those below: their groups get a place past the end, where there are no points.
+// The same where a group has a tile and its transpose. Of a square on the diagonal the tiles above
+// it are the transposes of those below: their groups get a place past the end, where there are no
+// points.
 static void put_pair(tni_simt_emitter *c)
 {
     int side = c->m->tile, square = side * c->m->square, tiles = c->m->square * c->m->square;
@@ -467,7 +472,8 @@ void tni_simt_open_slot(tni_simt_emitter *c, bool crossed)
     tni_out_print(c->o, "%s", c->d->unroll);
     tni_out_line(c->o, "for (m_int q = 0; q < %d; q++) {", c->unroll);
     if (m->pairs) {
-        // The second half of a thread's vectors is of the transpose, which a tile on the diagonal does not have.
+        // The second half of a thread's vectors is of the transpose, which a tile on the diagonal
+        // does not have.
         tni_out_line(c->o, "const m_int s = tid + q %% %d * %d;", c->unroll / 2, m->rows);
         tni_out_line(c->o, "const m_int r = s / %d, e = s %% %d * %d;", per, per, m->vector);
         tni_out_line(c->o, "const %s i%d = (q < %d ? r0 : c0) + r, c = (q < %d ? c0 : r0) + e;",
@@ -534,7 +540,8 @@ static int mirror_of(const tni_simt_emitter *c, const tni_set *set, int i)
     return i;
 }
 
-// Writes the words of both tiles, line r along the lane, each to where the other's threads read; on the diagonal to its own.
+// Writes the words of both tiles, line r along the lane, each to where the other's threads read; on
+// the diagonal to its own.
 static void fill_pair(tni_simt_emitter *c, const tni_set *set)
 {
     tni_simt_open_slot(c, true);
@@ -554,7 +561,8 @@ static void fill_pair(tni_simt_emitter *c, const tni_set *set)
     tni_out_line(c->o, "%s;", c->d->barrier);
 }
 
-// Writes the words into the tile, line e along the tile axis, and waits for all threads of the group.
+// Writes the words into the tile, line e along the tile axis, and waits for all threads of the
+// group.
 void tni_simt_fill_tile(tni_simt_emitter *c, const tni_set *set)
 {
     if (!any_goes_through(c, set, TNI_I_LOAD)) return;

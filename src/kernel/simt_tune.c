@@ -1,11 +1,11 @@
-// The settings that are worth measuring for a launch on a device with work groups: every value of every knob that makes another
-// shape.
+// The settings that are worth measuring for a launch on a device with work groups: every value of
+// every knob that makes another shape.
 #include "kernel/simt.h"
 
 #include <string.h>
 
-// The values of each knob that are tried; 0 ends a list. Vectors and unrolling are powers of two because the text counts on it; a grid is in
-// quarters of what runs at once.
+// The values of each knob that are tried; 0 ends a list. Vectors and unrolling are powers of two
+// because the text counts on it; a grid is in quarters of what runs at once.
 static const uint8_t value[TNI_KNOBS][TNI_SHARINGS + 1] = {
     [TNI_KNOB_VECTOR]    = { 1, 2, 4, 8 },
     [TNI_KNOB_UNROLL]    = { 1, 2, 4, 8 },
@@ -28,7 +28,8 @@ static tni_simt shape_under(const tni_launch *l, const tni_simt_limits *limits, 
     return tni_simt_choose(l, &with);
 }
 
-// Whether a shape is one of n, in which case measuring it would measure the same launch again. All bytes of a shape are set.
+// Whether a shape is one of n, in which case measuring it would measure the same launch again. All
+// bytes of a shape are set.
 static bool is_among(const tni_simt *m, const tni_simt *all, int n)
 {
     for (int i = 0; i < n; i++)
@@ -36,13 +37,15 @@ static bool is_among(const tni_simt *m, const tni_simt *all, int n)
     return false;
 }
 
-// Whether the device can launch a shape: settings may ask for more threads or shared memory than it has.
+// Whether the device can launch a shape: settings may ask for more threads or shared memory than it
+// has.
 static bool is_legal(const tni_simt *m, const tni_simt_limits *limits)
 {
     return m->block > 0 && m->block <= limits->threads && m->shared_bytes <= limits->shared_bytes;
 }
 
-// Choosing a shape takes microseconds, so that all values of all knobs are tried; most make no other shape.
+// Choosing a shape takes microseconds, so that all values of all knobs are tried; most make no
+// other shape.
 int tni_simt_neighbours(const tni_launch *l, const tni_simt_limits *limits, const tni_tuning *from,
                         tni_tuning *dst, int room)
 {

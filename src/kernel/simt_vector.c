@@ -166,8 +166,8 @@ void tni_simt_put_vector(tni_simt_emitter *c, int i)
         tni_out_print(c->o, ";\n");
     }
     begin_indent(c);
-    // NVIDIA's compiler splits a plain vector store into elements if the other branch stores elements;
-    // m_put_ is inline assembly.
+    // NVIDIA's compiler splits a plain vector store into elements if the other branch stores
+    // elements; m_put_ is inline assembly.
     bool put = tni_gpu_has(c->m, TNI_GPU_VECTORS) && c->m->window && bytes >= 8;
     if (put) tni_out_print(c->o, "m_put_%s(b%d + ", type, b);
     else tni_out_print(c->o, "*(%s%s *)(b%d + ", c->d->global, type, b);

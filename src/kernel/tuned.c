@@ -1,14 +1,17 @@
-// The winners of measurements and the model of what settings do, in memory and on disk. The text on disk has a line for each:
+// The winners of measurements and the model of what settings do, in memory and on disk. The text on
+// disk has a line for each:
 //
 //   winner 5f3c... 77a1... 136.02 153.10 138.44 cluster=4,unroll=2 NVIDIA_H200 ROW_(512,_131072)
 //   winner 81b0... 0c4e... 812.40 840.13 818.21 cut=1f0c22d9,plain=90ab1187 NVIDIA_H200 plan_of_96_steps
 //   factor NVIDIA_H200 1 unroll 2 14 -0.31
 //
-// that is, key, microseconds of the winner, of the rule and of the next best, settings, chip, what it is; and chip, kind of kernel,
-// knob, value, how often it was measured, and the sum of the logarithms of its times beside the rule's.
+// that is, key, microseconds of the winner, of the rule and of the next best, settings, chip, what
+// it is; and chip, kind of kernel, knob, value, how often it was measured, and the sum of the
+// logarithms of its times beside the rule's.
 //
-// Processes share that text. Each adds to it what it has found out, with a lock around reading and writing, and takes over
-// what others wrote: of a winner the newest line counts, measurements of a factor add up. Two processes that tune:
+// Processes share that text. Each adds to it what it has found out, with a lock around reading and
+// writing, and takes over what others wrote: of a winner the newest line counts, measurements of a
+// factor add up. Two processes that tune:
 //
 //   A                               the text                      B
 //   reads                           winner K unroll=2
@@ -38,16 +41,17 @@ typedef struct {
     bool      fresh;
 } known;
 
-// What a value of a knob did in kernels of a kind: the sum of the logarithms of n measured ratios, and how much of both
-// is not on disk yet.
+// What a value of a knob did in kernels of a kind: the sum of the logarithms of n measured ratios,
+// and how much of both is not on disk yet.
 typedef struct {
     char   chip[64];
     int    kind, knob, value, n, fresh_n;
     double sum, fresh_sum;
 } factor;
 
-// What is known, of all chips. Winners are found by a table of slots: a machine that tunes for a while has thousands. Factors are few, and looked for while measuring only.
-// Invariant: `open` once the disk was read; there are at least twice as many slots as winners.
+// What is known, of all chips. Winners are found by a table of slots: a machine that tunes for a
+// while has thousands. Factors are few, and looked for while measuring only. Invariant: `open` once
+// the disk was read; there are at least twice as many slots as winners.
 static struct {
     pthread_mutex_t lock;
     bool            open, off, warned;
@@ -60,8 +64,9 @@ static struct {
     tni_disk        disk;
 } self = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-// One text for all chips: it is short, and a folder may be shared by machines. Its number is that of the keys of launches and plans, by which
-// winners are found: where those are of other words, older winners are of no use.
+// One text for all chips: it is short, and a folder may be shared by machines. Its number is that
+// of the keys of launches and plans, by which winners are found: where those are of other words,
+// older winners are of no use.
 static const tni_disk_key disk_key = { "tuned", "winners 2", "", "", "" };
 
 // ---- lists -------------------------------------------------------------------------------------
@@ -111,8 +116,8 @@ static bool grow_winners(void)
     return true;
 }
 
-// Adds a winner, or replaces the one with its key; of what is on disk, those that this process has found since stay. False
-// when memory is out.
+// Adds a winner, or replaces the one with its key; of what is on disk, those that this process has
+// found since stay. False when memory is out.
 static bool add_winner(const tni_tuned *t, bool from_disk)
 {
     known *w = find_winner(t->chip, t->key);
@@ -137,8 +142,9 @@ static factor *find_factor(const char *chip, int kind, int knob, int value)
     return NULL;
 }
 
-// Sets what is known of a value of a knob. What comes from disk is the sum of all processes, to which this one's newest
-// measurements are still to be added; anything else replaces it. False when memory is out.
+// Sets what is known of a value of a knob. What comes from disk is the sum of all processes, to
+// which this one's newest measurements are still to be added; anything else replaces it. False when
+// memory is out.
 static bool add_factor(const factor *f, bool from_disk)
 {
     factor  now = *f;
@@ -194,8 +200,8 @@ static bool read_winner(const char *line, tni_tuned *w)
            isfinite(w->rule_us) && isfinite(w->next_us);
 }
 
-// Reads what print_factor wrote. A sum or a count that cannot be would spoil every expectation. MOST: measurements, and
-// logarithms of ratios that they may sum up to.
+// Reads what print_factor wrote. A sum or a count that cannot be would spoil every expectation.
+// MOST: measurements, and logarithms of ratios that they may sum up to.
 static bool read_factor(const char *line, factor *f)
 {
     enum { MOST = 1 << 28 };
@@ -210,8 +216,8 @@ static bool read_factor(const char *line, factor *f)
 // What becomes of lines that are read.
 typedef enum { CHECK_ONLY, FROM_DISK, REPLACE } reading;
 
-// Reads a line; false if it is neither winner nor factor, or memory is out. Blank lines and lines that begin with # are
-// for people.
+// Reads a line; false if it is neither winner nor factor, or memory is out. Blank lines and lines
+// that begin with # are for people.
 static bool read_line(const char *line, reading how, int *winners)
 {
     tni_tuned w;
@@ -223,8 +229,9 @@ static bool read_line(const char *line, reading how, int *winners)
     return read_winner(line, &w) && (how == CHECK_ONLY || add_winner(&w, how == FROM_DISK));
 }
 
-// Reads the lines of a text, which has a 0 at its end. Returns the number of winners; -1, with the line, if one was not
-// taken. On disk such a line is left out: those after it would be lost with the next winner that is written.
+// Reads the lines of a text, which has a 0 at its end. Returns the number of winners; -1, with the
+// line, if one was not taken. On disk such a line is left out: those after it would be lost with
+// the next winner that is written.
 static int read_lines(char *text, reading how, tni_text *why)
 {
     int winners = 0, number = 1;
@@ -280,7 +287,8 @@ static void mark_written(void)
     for (int i = 0; i < self.factors; i++) self.factor[i].fresh_n = 0, self.factor[i].fresh_sum = 0;
 }
 
-// Writes all to disk. Others may have written meanwhile, and must not between reading and writing, or their lines were lost.
+// Writes all to disk. Others may have written meanwhile, and must not between reading and writing,
+// or their lines were lost.
 static void write_disk(void)
 {
     size_t bytes = 0;
@@ -294,7 +302,8 @@ static void write_disk(void)
 
 // ---- the environment ---------------------------------------------------------------------------
 
-// Reads TN_TUNE; *seconds is -1 if it is not set, or no number of seconds, for which false is returned.
+// Reads TN_TUNE; *seconds is -1 if it is not set, or no number of seconds, for which false is
+// returned.
 static bool read_variable(double *seconds)
 {
     const char *s = getenv("TN_TUNE");
@@ -349,7 +358,8 @@ bool tni_tuned_off(void)
 
 // ---- winners -----------------------------------------------------------------------------------
 
-// Whether there are winners at all. Most processes have none, and pay a lock and two tests for each launch or plan that is new.
+// Whether there are winners at all. Most processes have none, and pay a lock and two tests for each
+// launch or plan that is new.
 static bool has_winners(void)
 {
     pthread_mutex_lock(&self.lock);
@@ -415,8 +425,9 @@ void tni_tuned_forget(void)
 
 // ---- files of people ---------------------------------------------------------------------------
 
-// The text that is also on disk, so that the two formats are one. It is written where it is to be, as pages and profiles are, and not
-// by io/outfile.h, which this folder comes before and which replaces what has the name: a pipe or /dev/stdout is a path, too.
+// The text that is also on disk, so that the two formats are one. It is written where it is to be,
+// as pages and profiles are, and not by io/outfile.h, which this folder comes before and which
+// replaces what has the name: a pipe or /dev/stdout is a path, too.
 bool tni_tuned_export(const char *path, int *count, tni_text *why)
 {
     size_t bytes = 0;
@@ -450,8 +461,9 @@ static bool grow_text(char **text, size_t bytes, size_t *room)
     return true;
 }
 
-// Returns the contents of a file with a 0 behind them; NULL, with the reason, if it cannot be read. Files are read whole: lines are
-// cut in place. Up to their end, whose place a pipe does not know before. A 0 within would hide what follows.
+// Returns the contents of a file with a 0 behind them; NULL, with the reason, if it cannot be read.
+// Files are read whole: lines are cut in place. Up to their end, whose place a pipe does not know
+// before. A 0 within would hide what follows.
 static char *read_file(const char *path, tni_text *why)
 {
     FILE  *f    = fopen(path, "rb");
@@ -502,7 +514,8 @@ uint32_t tni_tuned_imports(void)
 
 // ---- the model ---------------------------------------------------------------------------------
 
-// Kinds of kernels, on which settings act differently: by their loops over R, their tails, and where the lane is.
+// Kinds of kernels, on which settings act differently: by their loops over R, their tails, and
+// where the lane is.
 static int kind_of(const tni_kernel *k)
 {
     return (k->nr > 0) + 2 * (k->tails != 0) + 4 * (k->lane_in_r != 0);
@@ -511,8 +524,9 @@ static int kind_of(const tni_kernel *k)
 // Choices of plans are a kind of their own.
 enum { OF_PLANS = 8 };
 
-// The logarithm of what a value of a knob is expected to do. DOUBT: how many measurements of no effect every factor begins with,
-// so that one lucky measurement does not decide the order. The lock is held.
+// The logarithm of what a value of a knob is expected to do. DOUBT: how many measurements of no
+// effect every factor begins with, so that one lucky measurement does not decide the order. The
+// lock is held.
 static double expected_log(const char *name, int kind, int knob, int value)
 {
     enum { DOUBT = 2 };
@@ -520,7 +534,8 @@ static double expected_log(const char *name, int kind, int knob, int value)
     return f ? f->sum / (f->n + DOUBT) : 0;
 }
 
-// Factors multiply: knobs are taken to act independently, which is enough for an order of candidates.
+// Factors multiply: knobs are taken to act independently, which is enough for an order of
+// candidates.
 double tni_tuning_expect(const char *chip, const tni_kernel *k, const tni_tuning *t)
 {
     char   name[64];

@@ -1,4 +1,5 @@
-// Settings of kernels, choices of plans and algorithms of libraries as texts, the keys by which winners are found, and contests.
+// Settings of kernels, choices of plans and algorithms of libraries as texts, the keys by which
+// winners are found, and contests.
 #include "kernel/tuning.h"
 
 #include "base/hash.h"
@@ -21,7 +22,8 @@ static const char *const knob_name[NAMES] = {
 };
 _Static_assert(NAMES == 24, "a knob or a kind of choice has no name");
 
-// The largest value of each knob that devices offer, and whether it is a power of two, which the text of kernels counts on.
+// The largest value of each knob that devices offer, and whether it is a power of two, which the
+// text of kernels counts on.
 static const struct {
     uint8_t most;
     bool    power;
@@ -118,7 +120,8 @@ static bool is_offered(int knob, long v)
     return v >= 1 && v <= range[knob].most && !(range[knob].power && v & (v - 1));
 }
 
-// Adds a setting or a choice to those of a winner; false if no device or planner could have offered it.
+// Adds a setting or a choice to those of a winner; false if no device or planner could have offered
+// it.
 static bool add_setting(tni_tuned *w, int knob, long v)
 {
     if (knob < TNI_KNOBS) {
@@ -145,7 +148,8 @@ static bool read_algorithm(const char *s, tni_tuned *w)
     return strtoul(s + 1, &end, 16) == algorithm_hash(w) && end == s + 9 && !*end;
 }
 
-// Every value is checked: a file may be of a later version, or written by hand, and a device takes what it is given.
+// Every value is checked: a file may be of a later version, or written by hand, and a device takes
+// what it is given.
 bool tni_tuned_read_word(const char *s, tni_tuned *w)
 {
     size_t name = strlen(algorithm_name);
@@ -188,7 +192,8 @@ void tni_tuned_bytes_key(const void *bytes, size_t n, uint64_t key[2])
 
 enum { SAMPLES = 5 };  // of each side in a contest
 
-// What takes ten times as long is timed by itself: a contest runs each side five times, which is enough of the budget.
+// What takes ten times as long is timed by itself: a contest runs each side five times, which is
+// enough of the budget.
 int tni_sample_runs(double seconds, double enough)
 {
     double n = ceil(enough / fmax(seconds, 1e-7));
@@ -202,7 +207,8 @@ int tni_by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-// The middle of some samples, and how far apart those are that remain without the least and the most.
+// The middle of some samples, and how far apart those are that remain without the least and the
+// most.
 static double middle(double s[SAMPLES], double *spread)
 {
     qsort(s, SAMPLES, sizeof *s, tni_by_size);
@@ -211,8 +217,9 @@ static double middle(double s[SAMPLES], double *spread)
 }
 
 // In turns, so that a clock that slows down or another process that starts is felt by both. A
-// hundredth is less than what a later run would notice. Where the first side fails, nothing is known of the second. However much
-// times vary, five that are all below five others are no accident: of equal sides one contest in 252 ends so.
+// hundredth is less than what a later run would notice. Where the first side fails, nothing is
+// known of the second. However much times vary, five that are all below five others are no
+// accident: of equal sides one contest in 252 ends so.
 static bool wins_once(double (*sample)(void *arg, const void *way), void *arg, const void *best,
                       const void *other, double us[2])
 {

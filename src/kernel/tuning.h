@@ -1,14 +1,18 @@
-// What rules choose and measuring may replace, for kernels and for plans, and the winners of such measurements.
+// What rules choose and measuring may replace, for kernels and for plans, and the winners of such
+// measurements.
 //
-// A setting is a number for each knob; 0 leaves the choice to the rule. Devices read them where the rule would decide
-// (kernel/simt.c, device/cpu/cpu_launch.c), as far as the kernel and the chip allow it: settings that a device offers, or that
-// were read from a file, make a launch that is right, though sums may have another order.
+// A setting is a number for each knob; 0 leaves the choice to the rule. Devices read them where the
+// rule would decide (kernel/simt.c, device/cpu/cpu_launch.c), as far as the kernel and the chip
+// allow it: settings that a device offers, or that were read from a file, make a launch that is
+// right, though sums may have another order.
 //
-// Of a plan, what the planner decided about single values may be chosen otherwise: plan/choices.h. Choices are legal for any plan; where one
-// does not apply, the rule does. Of a library call, an algorithm may be chosen that the library does not propose.
+// Of a plan, what the planner decided about single values may be chosen otherwise: plan/choices.h.
+// Choices are legal for any plan; where one does not apply, the rule does. Of a library call, an
+// algorithm may be chosen that the library does not propose.
 //
-// Winners are lines of one text of the disk cache (kernel/disk.h), by kernel, sizes, strides and chip, or by the key of a plan or call and chip. A process
-// reads it when the first kernel is looked for, and before it writes. With TN_DETERMINISTIC=1, or TN_TUNE=0, there are none.
+// Winners are lines of one text of the disk cache (kernel/disk.h), by kernel, sizes, strides and
+// chip, or by the key of a plan or call and chip. A process reads it when the first kernel is
+// looked for, and before it writes. With TN_DETERMINISTIC=1, or TN_TUNE=0, there are none.
 #ifndef TNI_KERNEL_TUNING_H
 #define TNI_KERNEL_TUNING_H
 
@@ -32,7 +36,8 @@ typedef enum {
     TNI_KNOBS
 } tni_knob;
 
-// Where a row is held; each falls back to the next. AHEAD: in registers, which bulk copies fill. TNI_SHARINGS: values of TNI_KNOB_CLUSTER.
+// Where a row is held; each falls back to the next. AHEAD: in registers, which bulk copies fill.
+// TNI_SHARINGS: values of TNI_KNOB_CLUSTER.
 enum {
     TNI_HOLD_BY_REGISTERS = 1,
     TNI_HOLD_BY_FEWER,
@@ -49,7 +54,8 @@ struct tni_tuning {
 
 // Writes "vector 4, unroll 2"; "as the rule says" if nothing is set.
 tni_text tni_tuning_text(const tni_tuning *t);
-// The name of a knob or, from TNI_KNOBS on, of a kind of choices; and the number of a name of n characters, -1 if there is none.
+// The name of a knob or, from TNI_KNOBS on, of a kind of choices; and the number of a name of n
+// characters, -1 if there is none.
 const char *tni_knob_name(int knob);
 int         tni_knob_of(const char *name, size_t n);
 
@@ -69,7 +75,8 @@ typedef enum {
     TNI_CHOICE_KINDS
 } tni_choice_kind;
 
-// A choice for all values that a hash of what they are made from names (plan/choices.c), as the same value of each layer; never 0.
+// A choice for all values that a hash of what they are made from names (plan/choices.c), as the
+// same value of each layer; never 0.
 typedef struct {
     uint8_t  kind;
     uint32_t where;
@@ -85,15 +92,17 @@ typedef struct {
 // The name of a kind, "cut".
 const char *tni_choice_name(int kind);
 
-// An algorithm of a library, in the n bytes that the library takes; n is 0 if there is none. In a file a hash of winner and bytes follows them, so that
-// none is read that did not win; who reads them asks the library, which may be another, whether it accepts them.
+// An algorithm of a library, in the n bytes that the library takes; n is 0 if there is none. In a
+// file a hash of winner and bytes follows them, so that none is read that did not win; who reads
+// them asks the library, which may be another, whether it accepts them.
 enum { TNI_ALGORITHM_BYTES = 64 };
 typedef struct {
     uint8_t n, byte[TNI_ALGORITHM_BYTES];
 } tni_algorithm;
 
-// A winner: its settings, the choices of a plan or the algorithm of a call, and the microseconds of a launch or of a run that were measured with them, by the rule,
-// and by the best of the others (0: there was none).
+// A winner: its settings, the choices of a plan or the algorithm of a call, and the microseconds of
+// a launch or of a run that were measured with them, by the rule, and by the best of the others (0:
+// there was none).
 typedef struct {
     uint64_t      key[2];
     char          chip[64];
@@ -104,54 +113,66 @@ typedef struct {
     char          what[64];  // for people: the kernel's kind and sizes
 } tni_tuned;
 
-// What won in a word, "vector=4,unroll=2", "cut=1f0c22d9", "algorithm=4200..." or "-"; and back, into a winner of zeros, false for what is never offered.
+// What won in a word, "vector=4,unroll=2", "cut=1f0c22d9", "algorithm=4200..." or "-"; and back,
+// into a winner of zeros, false for what is never offered.
 tni_text tni_tuned_word(const tni_tuned *w);
 bool     tni_tuned_read_word(const char *s, tni_tuned *w);
 
-// Fills in the key of a launch: a hash of its kernel and of what its shape follows from (launch_words.h).
+// Fills in the key of a launch: a hash of its kernel and of what its shape follows from
+// (launch_words.h).
 void tni_tuned_key(const tni_launch *l, uint64_t key[2]);
 // Finds the winner for a launch on a chip. False if there is none.
 bool tni_tuned_find(const char *chip, const tni_launch *l, tni_tuned *found);
-// The same for a plan or a library call, by the bytes that describe it (plan/key.c, device/cuda/product_search.c).
+// The same for a plan or a library call, by the bytes that describe it (plan/key.c,
+// device/cuda/product_search.c).
 void tni_tuned_bytes_key(const void *bytes, size_t n, uint64_t key[2]);
 bool tni_tuned_find_bytes(const char *chip, const void *bytes, size_t n, tni_tuned *found);
-// Keeps a winner, in this process and on disk, instead of an older one with that key. False when memory is out.
+// Keeps a winner, in this process and on disk, instead of an older one with that key. False when
+// memory is out.
 bool tni_tuned_keep(const tni_tuned *t);
-// Writes all winners to a file, or adds those of one, of any chip, newer ones replacing older ones; *count says how many. False with the
-// reason if that failed; a line that is no winner fails the whole file, and nothing of it is kept.
+// Writes all winners to a file, or adds those of one, of any chip, newer ones replacing older ones;
+// *count says how many. False with the reason if that failed; a line that is no winner fails the
+// whole file, and nothing of it is kept.
 bool tni_tuned_export(const char *path, int *count, tni_text *why);
 bool tni_tuned_import(const char *path, int *count, tni_text *why);
-// How often winners were imported or forgotten in this process: who keeps what it has found looks again.
+// How often winners were imported or forgotten in this process: who keeps what it has found looks
+// again.
 uint32_t tni_tuned_imports(void);
-// The seconds of TN_TUNE; -1 if it is not set or no such number. Of the latter why says so, once in a process.
+// The seconds of TN_TUNE; -1 if it is not set or no such number. Of the latter why says so, once in
+// a process.
 double tni_tuned_seconds(tni_text *why);
-// Whether TN_TUNE=0 or TN_DETERMINISTIC=1 leaves everything to the rules: winners are not used, and nothing is to be measured.
+// Whether TN_TUNE=0 or TN_DETERMINISTIC=1 leaves everything to the rules: winners are not used, and
+// nothing is to be measured.
 bool tni_tuned_off(void);
 // Reads file and environment again at the next use, as a new process would. For tests.
 void tni_tuned_forget(void);
 
-// ---- contests --------------------------------------------------------------------------------------
+// ---- contests ----------------------------------------------------------------------------------
 
 // Contests that a winner must win.
 enum { TNI_CONTESTS = 2 };
 
-// How often what takes `seconds` is run for a sample that should be as long as `enough`: for a GPU's events, TNI_SAMPLE_BY_EVENTS.
+// How often what takes `seconds` is run for a sample that should be as long as `enough`: for a
+// GPU's events, TNI_SAMPLE_BY_EVENTS.
 #define TNI_SAMPLE_BY_EVENTS 300e-6
 int tni_sample_runs(double seconds, double enough);
 
-// Takes samples of two ways in turns: sample(arg, way) returns the seconds of one, INFINITY if it failed. Returns whether the second
-// is faster by more than the samples of either vary, or in each of its samples, and by a hundredth, in each of `times` contests; us gets the microseconds of
-// both in the last.
+// Takes samples of two ways in turns: sample(arg, way) returns the seconds of one, INFINITY if it
+// failed. Returns whether the second is faster by more than the samples of either vary, or in each
+// of its samples, and by a hundredth, in each of `times` contests; us gets the microseconds of both
+// in the last.
 bool tni_wins(double (*sample)(void *arg, const void *way), void *arg, const void *best,
               const void *other, int times, double us[2]);
 
 // Orders doubles, for qsort.
 int tni_by_size(const void *a, const void *b);
 
-// What became of a search: the call did not search, it knows all that it wants to know, or time or memory ran out and another run may go on.
+// What became of a search: the call did not search, it knows all that it wants to know, or time or
+// memory ran out and another run may go on.
 typedef enum { TNI_SEARCHED_NOTHING, TNI_SEARCHED_ALL, TNI_SEARCH_LEFT } tni_search_end;
 
-// Asked of a library call that runs: to look for a faster way to compute it first, and to compute it so from then on.
+// Asked of a library call that runs: to look for a faster way to compute it first, and to compute
+// it so from then on.
 typedef struct {
     // Whether there is time to measure one more.
     bool (*may_go_on)(void *arg);
@@ -160,16 +181,18 @@ typedef struct {
     void (*give)(void *arg, void *memory);
     // Whether n elements on the device agree, as numbers that were added in another order.
     bool (*agree)(void *arg, tn_dtype dt, const char *have, const char *want, int64_t n);
-    // Receives a winner, which may be the rule's, and in words what it is; before: what the same search found before, or NULL.
+    // Receives a winner, which may be the rule's, and in words what it is; before: what the same
+    // search found before, or NULL.
     void (*found)(void *arg, const tni_tuned *won, const tni_tuned *before, const char *with);
     void          *arg;
     tni_search_end end;  // set by the call
 } tni_call_search;
 
-// ---- what settings did on this chip so far ---------------------------------------------------------
+// ---- what settings did on this chip so far -----------------------------------------------------
 
-// A model of the time under some settings beside the rule's: each value of a knob multiplies it by a factor, the mean of what was measured
-// with that value in kernels of a kind (POINT, ROW, COL, FULL), drawn towards 1 as long as measurements are few. It is kept with the winners.
+// A model of the time under some settings beside the rule's: each value of a knob multiplies it by
+// a factor, the mean of what was measured with that value in kernels of a kind (POINT, ROW, COL,
+// FULL), drawn towards 1 as long as measurements are few. It is kept with the winners.
 double tni_tuning_expect(const char *chip, const tni_kernel *k, const tni_tuning *t);
 // Learns that a launch under settings t took `ratio` times as long as under `from`.
 void tni_tuning_learn(const char *chip, const tni_kernel *k, const tni_tuning *from,

@@ -1,5 +1,5 @@
-// What PyTorch calls the layer of an activation. A program hands in the public functions, whose addresses only
-// a file that is not inside the library can name.
+// What PyTorch calls the layer of an activation. A program hands in the public functions, whose
+// addresses only a file that is not inside the library can name.
 #undef TN_INSIDE
 #define TN_PLAIN
 #include "nn/builtin.h"

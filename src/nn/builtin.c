@@ -1,8 +1,8 @@
 // Checks of arguments, and tensors made in place, for the constructors of our own layers.
 //
-// A built-in layer is a struct of its state, a forward function, and a constructor in four steps: check the
-// arguments, tni_layer_make, tni_new_param or tni_new_buffer for each tensor, and tni_layer_give_up if one
-// of them failed. linear.c is the shortest example.
+// A built-in layer is a struct of its state, a forward function, and a constructor in four steps:
+// check the arguments, tni_layer_make, tni_new_param or tni_new_buffer for each tensor, and
+// tni_layer_give_up if one of them failed. linear.c is the shortest example.
 #include "nn/builtin.h"
 
 // Sizes fit 32 bits, so that products of two of them fit 64.

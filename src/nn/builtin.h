@@ -7,7 +7,8 @@
 // Checks of an argument by its name; false, reported by the op's name, if it will not do.
 bool tni_size_arg(tn_ctx *cx, const char *op, const char *name, int64_t v);  // 1 .. INT32_MAX
 bool tni_unit_arg(tn_ctx *cx, const char *op, const char *name, double v);   // 0 .. 1
-// The numbers of an option of three axes: none is negative, but those after the first may be `least`.
+// The numbers of an option of three axes: none is negative, but those after the first may be
+// `least`.
 bool tni_axes_arg(tn_ctx *cx, const char *op, const char *name, const int64_t *v, int64_t least);
 // Whether a layer was handed over; as with tensors, NULL after an error is not reported again.
 bool tni_layer_arg(tn_ctx *cx, const char *op, const char *name, const tn_layer *l);
@@ -29,8 +30,8 @@ tn_tensor *tni_new_param(tn_layer *l, const char *name, tni_start *start, double
 tn_tensor *tni_new_buffer(tn_layer *l, const char *name, tn_dtype dt, double v, int rank,
                           const int64_t *size);
 
-// Adds a child to l and returns it. child is NULL if making it failed, which was reported then; it is freed if
-// adding fails.
+// Adds a child to l and returns it. child is NULL if making it failed, which was reported then; it
+// is freed if adding fails.
 tn_layer *tni_add_child(tn_layer *l, const char *name, tn_layer *child);
 
 #endif

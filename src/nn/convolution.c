@@ -1,7 +1,7 @@
-// Convolutions and transposed convolutions, over one to three axes: what the constructors share, and
-// the constructors. The input is (N, channels, places), the weight (out, in / groups, kernel ...) or, of
-// a transposed one, (in, out / groups, kernel ...). Channels-last inputs are kept in that order by the op
-// itself.
+// Convolutions and transposed convolutions, over one to three axes: what the constructors share,
+// and the constructors. The input is (N, channels, places), the weight (out, in / groups, kernel
+// ...) or, of a transposed one, (in, out / groups, kernel ...). Channels-last inputs are kept in
+// that order by the op itself.
 #include "nn/builtin.h"
 #include "ops/composite.h"
 
@@ -78,8 +78,8 @@ static tn_conv_opts op_options(const tn_nn_conv_opts *o)
     return y;
 }
 
-// Makes a layer with a kernel of k->axes sizes. Weight and bias start uniformly within 1 / sqrt(fan),
-// as PyTorch's; the fan is that of the weight's second axis, also of a transposed one.
+// Makes a layer with a kernel of k->axes sizes. Weight and bias start uniformly within 1 /
+// sqrt(fan), as PyTorch's; the fan is that of the weight's second axis, also of a transposed one.
 static tn_layer *make_conv(tn_ctx *cx, conv_kind k, int64_t in, int64_t out, const int64_t *kernel,
                            tn_nn_conv_opts o)
 {

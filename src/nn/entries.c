@@ -1,5 +1,5 @@
-// Walking the tree of layers, and listing all tensors in it by their full names: for files, optimizers,
-// summaries and tn_layer_find.
+// Walking the tree of layers, and listing all tensors in it by their full names: for files,
+// optimizers, summaries and tn_layer_find.
 #include "nn/layer.h"
 
 #include <string.h>
@@ -52,7 +52,8 @@ bool tni_layer_place(tn_layer *l)
 
 // ---- listing -----------------------------------------------------------------------------------
 
-// Measures first, then writes the names from the end, since the way leads from the leaf to the root.
+// Measures first, then writes the names from the end, since the way leads from the leaf to the
+// root.
 char *tni_layer_full_name(const tn_layer *root, const tn_layer *l, const char *name)
 {
     size_t n = strlen(name) + 1;
@@ -70,8 +71,9 @@ char *tni_layer_full_name(const tn_layer *root, const tn_layer *l, const char *n
     return text;
 }
 
-// Returns the entry that lists t first, or the index that t is about to get. Linear in the number of
-// tensors, so listing is quadratic: a few milliseconds for the thousand tensors of a large network.
+// Returns the entry that lists t first, or the index that t is about to get. Linear in the number
+// of tensors, so listing is quadratic: a few milliseconds for the thousand tensors of a large
+// network.
 static int first_entry_of(const tni_entries *list, const tn_tensor *t)
 {
     for (size_t i = 0; i < list->count; i++)
@@ -122,8 +124,8 @@ bool tni_layer_list(tn_layer *l, const char *op, tni_entries *list)
 
 // ---- asking ------------------------------------------------------------------------------------
 
-// The list is made before the first call, so that the function may change the network's values, though
-// not its tree: the layer is held.
+// The list is made before the first call, so that the function may change the network's values,
+// though not its tree: the layer is held.
 tn_status tn_layer_each(tn_layer *l, void (*f)(const char *name, tn_tensor *t, void *user),
                         void     *user)
 {

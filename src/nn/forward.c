@@ -1,12 +1,13 @@
-// Running a layer: from x to y, or from several inputs to several outputs. Nothing is computed here: the
-// layer's function records ops, whose call sites carry the layer's path for errors, profiles and explain.
+// Running a layer: from x to y, or from several inputs to several outputs. Nothing is computed
+// here: the layer's function records ops, whose call sites carry the layer's path for errors,
+// profiles and explain.
 #include "nn/layer.h"
 
 // A layer that runs itself would overflow the stack; real networks nest a few dozen calls.
 enum { MOST_NESTED = 1000 };  // before the stack ends
 
-// One call of tn_forward or tn_forward_n: its name for messages, its inputs and outputs. y is never the
-// caller's array, since the caller may pass one array for inputs and outputs.
+// One call of tn_forward or tn_forward_n: its name for messages, its inputs and outputs. y is never
+// the caller's array, since the caller may pass one array for inputs and outputs.
 typedef struct {
     const char       *op;
     tn_layer         *l;
@@ -23,8 +24,8 @@ static tni_text input_name(const pass *p, int i)
     return p->nx == 1 ? tni_text_of("x") : tni_text_of("x[%d]", i);
 }
 
-// Returns whether input i is a live tensor of the layer's context, or NULL where it may be left out. A NULL after an error
-// is not meant to be left out.
+// Returns whether input i is a live tensor of the layer's context, or NULL where it may be left
+// out. A NULL after an error is not meant to be left out.
 static bool input_ok(tn_ctx *cx, const pass *p, int i)
 {
     const tn_layer *l = p->l;
@@ -40,8 +41,8 @@ static bool input_ok(tn_ctx *cx, const pass *p, int i)
     return tni_refuse(cx, TN_EARG, "%s: %s belongs to another context", p->op, input_name(p, i).s);
 }
 
-// Returns the layer's context if layer and inputs are valid; NULL, reported, if not. A NULL layer is
-// reported to the context of the input, since it has none itself.
+// Returns the layer's context if layer and inputs are valid; NULL, reported, if not. A NULL layer
+// is reported to the context of the input, since it has none itself.
 static tn_ctx *check_args(const pass *p)
 {
     if (!p->l && p->x && p->x[0]) {
@@ -105,9 +106,10 @@ static void run_in_region(pass *p)
     cx->region = outside;
 }
 
-// Holds the layer while its function runs. A user's function sees the context as user code does: its
-// lines are recorded, and its temporaries are its own. Those of one that is repeatable die with the call, as ours do: it
-// has no effect but its result, so that it keeps none of them, and reading the result does not store them.
+// Holds the layer while its function runs. A user's function sees the context as user code does:
+// its lines are recorded, and its temporaries are its own. Those of one that is repeatable die with
+// the call, as ours do: it has no effect but its result, so that it keeps none of them, and reading
+// the result does not store them.
 static void run_pass(pass *p)
 {
     tni_thread before;

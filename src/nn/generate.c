@@ -1,22 +1,24 @@
-// tn_generate: continues prompts token by token. The tokens are chosen on the device and go straight into the
-// next step. The host reads them some steps later, so that a GPU always has work: it finds stop tokens late, and
-// leaves out what was generated after them. Once a few steps were recorded, they are repeated (engine/repeat.c).
+// tn_generate: continues prompts token by token. The tokens are chosen on the device and go
+// straight into the next step. The host reads them some steps later, so that a GPU always has work:
+// it finds stop tokens late, and leaves out what was generated after them. Once a few steps were
+// recorded, they are repeated (engine/repeat.c).
 //
-// All tokens of the prompts but the last run in one pass, whose logits are not asked for. Every further step runs
-// one token of each row, so all of them have one plan. Shorter prompts begin with padding.
+// All tokens of the prompts but the last run in one pass, whose logits are not asked for. Every
+// further step runs one token of each row, so all of them have one plan. Shorter prompts begin with
+// padding.
 //
 // B rows, T tokens of the longest prompt, V vocabulary
 #include "nn/layer.h"
 
 #include <string.h>
 
-// Steps that a GPU is ahead of the host. Recording a step takes less time than running it, so two would do; more
-// of them hide a host that is interrupted.
+// Steps that a GPU is ahead of the host. Recording a step takes less time than running it, so two
+// would do; more of them hide a host that is interrupted.
 enum { AHEAD = 4, MOST_ROWS = TNI_MOST_FETCHES / (AHEAD + 1) };
 
-// One call. `token` has the tokens chosen by the last two steps, (B), by step modulo 2: the next step is to write
-// where the older one is. `ticket` are the copies to the host of the newest steps, by step modulo AHEAD + 1, 0 if
-// they are read by waiting.
+// One call. `token` has the tokens chosen by the last two steps, (B), by step modulo 2: the next
+// step is to write where the older one is. `ticket` are the copies to the host of the newest steps,
+// by step modulo AHEAD + 1, 0 if they are read by waiting.
 typedef struct {
     tn_ctx          *cx;
     tn_layer        *net;
@@ -76,8 +78,8 @@ static bool settings_ok(generation *g, int n)
                       o->repetition_penalty);
 }
 
-// Finds the size of the vocabulary from the shape of a result, for which nothing is computed. False, reported,
-// on failure.
+// Finds the size of the vocabulary from the shape of a result, for which nothing is computed.
+// False, reported, on failure.
 static bool find_vocabulary(generation *g)
 {
     tn_scope  *scope = tn_begin(g->cx);
@@ -152,9 +154,9 @@ static void close_generation(generation *g)
 
 // ---- steps -------------------------------------------------------------------------------------
 
-// Tokens from .. from+n-1 of all rows as a tensor (B, n), each row shifted by its entry of `shift`, if any. They
-// were looked at: the network need not check them, and a pass that cannot fail writes to the cache in place also
-// on devices that report errors late.
+// Tokens from .. from+n-1 of all rows as a tensor (B, n), each row shifted by its entry of `shift`,
+// if any. They were looked at: the network need not check them, and a pass that cannot fail writes
+// to the cache in place also on devices that report errors late.
 static tn_tensor *host_tokens(generation *g, int64_t from, int64_t n, const int64_t *shift)
 {
     int64_t  most = g->T + g->o.max_tokens;
@@ -184,8 +186,9 @@ static bool run_prompts(generation *g)
     return ok;
 }
 
-// Without a cache: the logits (B, V) after the newest token of each row, from a run over all tokens. Rows begin
-// with their prompts here, and what follows the newest token of a shorter one changes nothing before it.
+// Without a cache: the logits (B, V) after the newest token of each row, from a run over all
+// tokens. Rows begin with their prompts here, and what follows the newest token of a shorter one
+// changes nothing before it.
 static tn_tensor *uncached_logits(generation *g)
 {
     int64_t     n   = g->T + g->made;
@@ -203,8 +206,8 @@ static tn_tensor *uncached_logits(generation *g)
     return all;
 }
 
-// The logits (B, V) after the newest token of each row. The first step takes that from the prompts, all others
-// from the step before.
+// The logits (B, V) after the newest token of each row. The first step takes that from the prompts,
+// all others from the step before.
 static tn_tensor *next_logits(generation *g)
 {
     if (!g->cache) return uncached_logits(g);
@@ -247,8 +250,8 @@ static bool mark_new(generation *g, tn_tensor *token)
     return tn_assign(g->seen, tn_logical_or(g->seen, tn_eq(all, tn_unsqueeze(token, 1)))) != NULL;
 }
 
-// Records one step, from the newest tokens to the next, and launches it. Only the tokens and what is written in place
-// outlive the scope, so nothing else is stored.
+// Records one step, from the newest tokens to the next, and launches it. Only the tokens and what
+// is written in place outlive the scope, so nothing else is stored.
 static bool record_step(generation *g)
 {
     tn_tensor **at    = &g->token[g->made % 2];
@@ -265,8 +268,8 @@ static bool record_step(generation *g)
     return (watched ? tni_repeat_eval(g->repeat, *at) : tn_eval(g->cx)) == TN_OK;
 }
 
-// Launches the next step as the last ones were, with the copy of its tokens to the host, if it would be recorded like
-// them.
+// Launches the next step as the last ones were, with the copy of its tokens to the host, if it
+// would be recorded like them.
 static bool repeat_step(generation *g, int64_t *ticket, bool *ok)
 {
     int n = g->ahead ? (int)g->B : 0;
@@ -277,8 +280,8 @@ static bool repeat_step(generation *g, int64_t *ticket, bool *ok)
     return true;
 }
 
-// Launches one step and begins to copy its tokens to the host. If the device cannot, they are read by waiting from
-// now on.
+// Launches one step and begins to copy its tokens to the host. If the device cannot, they are read
+// by waiting from now on.
 static bool run_step(generation *g)
 {
     bool     ok, repeated;
@@ -313,7 +316,8 @@ static bool is_stop(const generation *g, int64_t token)
     return false;
 }
 
-// Hands over the tokens of the oldest step that was not read. *ended: all rows have, or the caller wants no more.
+// Hands over the tokens of the oldest step that was not read. *ended: all rows have, or the caller
+// wants no more.
 static bool take_step(generation *g, bool *ended)
 {
     int64_t most = g->T + g->o.max_tokens, *row = g->host + g->T + g->read;

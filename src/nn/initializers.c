@@ -7,7 +7,8 @@
 
 // ---- drawing and writing -----------------------------------------------------------------------
 
-// Returns the context of a tensor that can be filled with random numbers; NULL, reported, if t cannot.
+// Returns the context of a tensor that can be filled with random numbers; NULL, reported, if t
+// cannot.
 static tn_ctx *check_target(const char *op, tn_tensor *t)
 {
     tn_ctx *cx = tni_arg1(op, t, "t");
@@ -72,8 +73,9 @@ tn_tensor *tn_init_normal(tn_tensor *t, double mean, double std)
 
 // ---- truncated ---------------------------------------------------------------------------------
 
-// Returns y with erf(y) = x, for |x| up to erf(sqrt 2), by Newton's method. The start is between 0 and
-// y, and since erf is concave there no step overshoots; seven of them reach the precision of f64.
+// Returns y with erf(y) = x, for |x| up to erf(sqrt 2), by Newton's method. The start is between 0
+// and y, and since erf is concave there no step overshoots; seven of them reach the precision of
+// f64.
 static tn_tensor *inverse_erf(tn_tensor *x)
 {
     const double half_root_pi = 0.88622692545275801365;
@@ -98,8 +100,8 @@ static tn_tensor *inverse_erf_f32(tn_tensor *x)
     return tn_mul(p, x);
 }
 
-// Inverts the distribution function at uniform points between its values at -2 and 2, which needs no
-// rejection and so one draw per element, whatever the values are.
+// Inverts the distribution function at uniform points between its values at -2 and 2, which needs
+// no rejection and so one draw per element, whatever the values are.
 tn_tensor *tn_init_trunc_normal(tn_tensor *t, double mean, double std)
 {
     const double root2 = 1.41421356237309504880, erf_root2 = 0.95449973610364158560;
@@ -132,8 +134,8 @@ static bool find_fans(const char *op, tn_tensor *t, fans *f)
     return true;
 }
 
-// Fills t with standard deviation std, uniformly or normally: a uniform distribution in -b .. b has the
-// deviation b / sqrt 3.
+// Fills t with standard deviation std, uniformly or normally: a uniform distribution in -b .. b has
+// the deviation b / sqrt 3.
 static tn_tensor *fill_with_std(const char *op, tn_tensor *t, double std, bool normal)
 {
     if (!std_ok(t->cx, op, 0, std)) return NULL;

@@ -1,22 +1,24 @@
 // The cache of keys and values, and the pass of a network over the tokens that follow those in it.
 //
-// Each attention layer has a slot: its keys and its values, (batch, length, heads, width), the order in which
-// a linear layer makes heads and in which attention reads them. A pass of T tokens writes them at places
-// count .. count+T-1 of every row. That place is an argument of the run, not part of a plan, and nothing else
-// holds the old value, so it is a write in place of T tokens, by the same plan for every place.
+// Each attention layer has a slot: its keys and its values, (batch, length, heads, width), the
+// order in which a linear layer makes heads and in which attention reads them. A pass of T tokens
+// writes them at places count .. count+T-1 of every row. That place is an argument of the run, not
+// part of a plan, and nothing else holds the old value, so it is a write in place of T tokens, by
+// the same plan for every place.
 //
-// Attention reads the places from 0 on, as many as the pass has filled rounded up to a step, so that a plan
-// serves that many places; their number hides the rest. It is an element of a table 0, 1, 2, ... that the cache
-// has, as are the positions: a pass computes neither. Rows of unequal lengths begin with padding, so that all
-// rows are written at one place; then a mask hides both.
+// Attention reads the places from 0 on, as many as the pass has filled rounded up to a step, so
+// that a plan serves that many places; their number hides the rest. It is an element of a table 0,
+// 1, 2, ... that the cache has, as are the positions: a pass computes neither. Rows of unequal
+// lengths begin with padding, so that all rows are written at one place; then a mask hides both.
 //
 // B batch, T tokens of the pass, S places that are read, H heads, D width of a head
 #include "nn/layer.h"
 
 #include <string.h>
 
-// Places that attention reads are a multiple of this. The cpu may convert all of them, so that more would be
-// converted in vain; other devices look at those that count, and fewer would make more plans.
+// Places that attention reads are a multiple of this. The cpu may convert all of them, so that more
+// would be converted in vain; other devices look at those that count, and fewer would make more
+// plans.
 enum { CPU_STEP = 128, STEP = 1024 };
 
 // The keys and values of one attention layer; owned.
@@ -24,8 +26,8 @@ typedef struct {
     tn_tensor *k, *v;
 } cache_slot;
 
-// `tokens`, `next` and the tensors at the end are those of the pass in progress. Invariant: places 0 .. count-1 of every slot hold
-// tokens, unless `lost`: a step failed that had written some.
+// `tokens`, `next` and the tensors at the end are those of the pass in progress. Invariant: places
+// 0 .. count-1 of every slot hold tokens, unless `lost`: a step failed that had written some.
 struct tn_cache {
     tni_owned  owned;  // first
     int64_t    batch, length, count;
@@ -75,7 +77,8 @@ static void free_cache(tni_owned *t)
     tni_free(&t->cx->heap, c);
 }
 
-// A failed step takes back what passes since the last one have written, which may be any number of tokens.
+// A failed step takes back what passes since the last one have written, which may be any number of
+// tokens.
 static void cache_rolled_back(tni_owned *t)
 {
     ((tn_cache *)t)->lost = ((tn_cache *)t)->count > 0;
@@ -168,8 +171,8 @@ static bool make_tables(tn_cache *c)
     return keep_computed(&c->column, p ? tn_cast(p, TN_I32) : NULL);
 }
 
-// Positions count from the first token after the padding; padding has position 0, which nothing sees. They
-// are below the length by construction: tables of that length are read without a check.
+// Positions count from the first token after the padding; padding has position 0, which nothing
+// sees. They are below the length by construction: tables of that length are read without a check.
 static tn_tensor *make_positions(tn_cache *c)
 {
     tn_tensor *p = from_table(c, c->count, c->tokens);
@@ -179,7 +182,8 @@ static tn_tensor *make_positions(tn_cache *c)
     return p;
 }
 
-// The number of places that attention reads if there are that many tokens: a multiple of a step, or all.
+// The number of places that attention reads if there are that many tokens: a multiple of a step, or
+// all.
 static int64_t places_for(const tn_cache *c, int64_t tokens)
 {
     int64_t step = c->owned.cx->engine->device->memory->host ? CPU_STEP : STEP;
@@ -193,7 +197,8 @@ static int64_t places_read(const tn_cache *c)
     return places_for(c, c->count + c->tokens);
 }
 
-// Which places a token of a row with padding sees: those up to its own, after the padding. (B, 1, T, S)
+// Which places a token of a row with padding sees: those up to its own, after the padding. (B, 1,
+// T, S)
 static tn_tensor *make_mask(tn_cache *c)
 {
     tn_tensor *key   = from_table(c, 0, places_read(c));
@@ -250,8 +255,8 @@ static void end_cached_pass(tn_cache *c, bool ok)
     disown(&c->mask);
 }
 
-// Runs l with the cache in its tree's root, where the layers below find it. If the pass fails, what it has
-// written lies behind the tokens that count.
+// Runs l with the cache in its tree's root, where the layers below find it. If the pass fails, what
+// it has written lies behind the tokens that count.
 tn_tensor *tn_forward_cached(tn_layer *l, tn_tensor *x, tn_cache *c)
 {
     const char *op = "forward_cached";
@@ -330,8 +335,8 @@ static tn_tensor *by_place(tn_tensor *x)
     return tn_transpose(x, 1, 2);
 }
 
-// Zeros for keys or values like x, computed at once: a step that fails returns to them, and the first pass
-// writes into them as later ones do.
+// Zeros for keys or values like x, computed at once: a step that fails returns to them, and the
+// first pass writes into them as later ones do.
 static tn_tensor *new_store(tn_cache *c, tn_tensor *x)
 {
     int64_t    H = tn_size(x, 1), D = tn_size(x, 3);
@@ -353,8 +358,8 @@ static cache_slot *next_slot(tn_cache *c, tn_tensor *k, tn_tensor *v)
     return &c->slot[c->next++];
 }
 
-// Whether x, of that name, is (B, H, T, D) for the cache. Reports what is wrong otherwise. Other heads or
-// widths than in the pass before do not fit the slice that they are assigned to.
+// Whether x, of that name, is (B, H, T, D) for the cache. Reports what is wrong otherwise. Other
+// heads or widths than in the pass before do not fit the slice that they are assigned to.
 static bool slot_fits(const tn_cache *c, const char *name, const tn_tensor *x)
 {
     tn_ctx *cx = c->owned.cx;
@@ -372,9 +377,10 @@ static tn_tensor *as_value(tn_tensor *x)
     return tni_record(x->cx, TNI_copy, (tn_dtype)n->dtype, n->rank, n->size, 1, &n, NULL);
 }
 
-// Writes x behind the tokens of a slot's memory s, and returns the places that the pass reads, (B, H, S, D). In
-// one row they are one run of memory, into which a value of its own is computed; the parts of a product for
-// queries, keys and values become such values, keys and values in one kernel.
+// Writes x behind the tokens of a slot's memory s, and returns the places that the pass reads, (B,
+// H, S, D). In one row they are one run of memory, into which a value of its own is computed; the
+// parts of a product for queries, keys and values become such values, keys and values in one
+// kernel.
 static tn_tensor *write_places(tn_cache *c, tn_tensor *s, tn_tensor *x)
 {
     tn_tensor *to = tn_slice(s, 1, c->count, c->count + c->tokens, 1);

@@ -5,9 +5,10 @@
 //     1  ReLU
 //     2  Residual                child "body": "2.body.weight", ...
 //
-// Names are joined by dots, as in PyTorch's state_dict, and a name with dots given to tn_layer_param,
-// tn_layer_buffer or tn_layer_child makes the containers on its way. A layer owns its tensors and children;
-// the context owns the roots. On any failure the tree is as it was before the call.
+// Names are joined by dots, as in PyTorch's state_dict, and a name with dots given to
+// tn_layer_param, tn_layer_buffer or tn_layer_child makes the containers on its way. A layer owns
+// its tensors and children; the context owns the roots. On any failure the tree is as it was before
+// the call.
 #include "nn/layer.h"
 
 #include "engine/engine.h"
@@ -103,8 +104,8 @@ static tn_layer *new_layer(tn_ctx *cx, const char *op, const char *type, tn_forw
     return l;
 }
 
-// Hands the user's struct to a new layer, or frees it if there is no layer: the user's struct is ours
-// from the call on, also on failure.
+// Hands the user's struct to a new layer, or frees it if there is no layer: the user's struct is
+// ours from the call on, also on failure.
 static tn_layer *give_self(tn_layer *l, void *self, void (*free)(void *self))
 {
     if (!l && free) free(self);
@@ -207,7 +208,8 @@ static bool name_taken(const tn_layer *l, const char *name)
     return false;
 }
 
-// Returns a copy of the n characters of a name that is free in l; NULL, reported, if it cannot be used.
+// Returns a copy of the n characters of a name that is free in l; NULL, reported, if it cannot be
+// used.
 static char *copy_name(tn_layer *l, const char *op, const char *name, size_t n)
 {
     tn_ctx *cx   = l->owned.cx;
@@ -271,8 +273,8 @@ static bool path_ok(tn_ctx *cx, const char *op, const char *path)
                             path ? path : "");
 }
 
-// Follows a path, "encoder.0.weight", to its last name; makes containers that do not exist yet. False,
-// reported, if that fails; then nothing was made.
+// Follows a path, "encoder.0.weight", to its last name; makes containers that do not exist yet.
+// False, reported, if that fails; then nothing was made.
 static bool find_place(tn_layer *l, const char *op, const char *path, place *p)
 {
     *p = (place){ l, NULL, path };
@@ -291,8 +293,8 @@ static bool find_place(tn_layer *l, const char *op, const char *path, place *p)
     return true;
 }
 
-// Returns the handle that a layer can own. A tensor with a history, a view of another store or one that
-// is not row-major is copied: a parameter must be a leaf with memory of its own.
+// Returns the handle that a layer can own. A tensor with a history, a view of another store or one
+// that is not row-major is copied: a parameter must be a leaf with memory of its own.
 static tn_tensor *own_value(tn_tensor *t)
 {
     if (tni_is_leaf(t) || (!t->is_view && !t->view && !tn_needs_grad(t))) return t;
@@ -304,8 +306,8 @@ static tn_tensor *own_value(tn_tensor *t)
     return y;
 }
 
-// Checks layer and tensor of tn_layer_param and its kin. A NULL tensor after an earlier error is not
-// reported again.
+// Checks layer and tensor of tn_layer_param and its kin. A NULL tensor after an earlier error is
+// not reported again.
 static bool init_ok(tn_layer *l, const char *op, const char *name, tn_tensor *init)
 {
     if (!tni_owned_ok(op, l, TNI_LAYER)) return false;
@@ -318,15 +320,16 @@ static bool init_ok(tn_layer *l, const char *op, const char *name, tn_tensor *in
                       name ? name : "");
 }
 
-// A parameter that is a matrix, or the weight of a convolution, will be multiplied: the device may prepare.
+// A parameter that is a matrix, or the weight of a convolution, will be multiplied: the device may
+// prepare.
 static void expect_products(const tn_ctx *cx)
 {
     const tni_device_calls *calls = cx->engine->device->calls;
     if (calls->expect_products) calls->expect_products(cx->engine->session);
 }
 
-// Gives l a tensor under a plain name. Its store is marked as wanted, so that no plan leaves the value
-// out.
+// Gives l a tensor under a plain name. Its store is marked as wanted, so that no plan leaves the
+// value out.
 static tn_tensor *put_tensor(tn_layer *l, const char *op, const char *name, tn_tensor *init,
                              bool is_param)
 {
@@ -440,7 +443,8 @@ void tn_layer_repeatable(tn_layer *l, bool on)
     if (tni_owned_ok("layer_repeatable", l, TNI_LAYER)) l->repeatable = on;
 }
 
-// A frozen parameter is no leaf, and so gets no gradient and is skipped by optimizers made afterwards.
+// A frozen parameter is no leaf, and so gets no gradient and is skipped by optimizers made
+// afterwards.
 void tn_layer_freeze(tn_layer *l, bool on)
 {
     if (!tni_owned_ok("layer_freeze", l, TNI_LAYER)) return;
@@ -449,8 +453,8 @@ void tn_layer_freeze(tn_layer *l, bool on)
             if (!tn_requires_grad(k->param[i].t, !on)) return;
 }
 
-// Rebinds the stores to the cast values, so that every handle that the layers keep has the new dtype.
-// Gradients of the old dtype are cleared.
+// Rebinds the stores to the cast values, so that every handle that the layers keep has the new
+// dtype. Gradients of the old dtype are cleared.
 tn_status tn_layer_cast(tn_layer *l, tn_dtype dt)
 {
     tn_ctx *cx = tni_owned_ok("layer_cast", l, TNI_LAYER);

@@ -18,8 +18,9 @@ typedef struct {
     tn_layer *l;
 } tni_child;
 
-// A weight that is computed from parameters and buffers of its layer before each forward pass. w is the handle that the
-// layer's function reads: its store is bound to the value of this pass, with its history.
+// A weight that is computed from parameters and buffers of its layer before each forward pass. w is
+// the handle that the layer's function reads: its store is bound to the value of this pass, with
+// its history.
 typedef struct tni_derived {
     struct tni_derived *next;
     char               *name;  // of w, which stands in no list of the layer
@@ -34,8 +35,8 @@ typedef struct tni_derived {
 } tni_derived;
 
 // Parameters and buffers are owned (tni_tensor_own); a child belongs to its parent. A layer without
-// a parent stands in the context's list of owned objects. Invariant: every parameter is a leaf unless it is
-// frozen; names in one layer are unique.
+// a parent stands in the context's list of owned objects. Invariant: every parameter is a leaf
+// unless it is frozen; names in one layer are unique.
 struct tn_layer {
     tni_owned        owned;  // first
     const char      *type;   // "Linear", for the summary
@@ -62,8 +63,8 @@ struct tn_layer {
     tn_cache    *cache;    // of the tn_forward_cached in progress; set in the tree's root
 };
 
-// Makes a built-in layer with a zeroed struct of self_bytes bytes, tn_layer_self of it; 0: none. The caller
-// has checked cx. NULL, reported by the op's name, on failure.
+// Makes a built-in layer with a zeroed struct of self_bytes bytes, tn_layer_self of it; 0: none.
+// The caller has checked cx. NULL, reported by the op's name, on failure.
 tn_layer *tni_layer_make(tn_ctx *cx, const char *op, const char *type, tn_forward_fn *f,
                          size_t self_bytes);
 // The same for a function of several inputs and outputs.
@@ -74,8 +75,8 @@ bool tni_derive_weights(tn_layer *l);
 // Frees a layer that could not be finished; returns NULL.
 void *tni_layer_give_up(tn_layer *l);
 
-// Around a user's function that is given l or its tensors: until it returns, neither the layer nor the
-// context can be freed.
+// Around a user's function that is given l or its tensors: until it returns, neither the layer nor
+// the context can be freed.
 static inline void tni_layer_hold(tn_layer *l)
 {
     l->running++;
@@ -87,8 +88,9 @@ static inline void tni_layer_let_go(tn_layer *l)
     l->owned.cx->nested--;
 }
 
-// A dry run: layers run as in evaluation and without gradients, and nothing that they record is computed, since it dies
-// with the scope. Modes, the gradient mode and the counter of random numbers are as before afterwards.
+// A dry run: layers run as in evaluation and without gradients, and nothing that they record is
+// computed, since it dies with the scope. Modes, the gradient mode and the counter of random
+// numbers are as before afterwards.
 typedef struct {
     tn_layer *l;
     tn_scope *scope;
@@ -105,16 +107,17 @@ tn_layer *tni_layer_child_named(const tn_layer *l, const char *name, size_t n);
 tn_layer *tni_layer_root(tn_layer *l);
 // The layer after l in the tree below root, parents before children; NULL after the last.
 tn_layer *tni_layer_next(const tn_layer *root, tn_layer *l);
-// "layer1.0.weight": what stands below l under that name, from root on; NULL when memory is out. The
-// caller frees it.
+// "layer1.0.weight": what stands below l under that name, from root on; NULL when memory is out.
+// The caller frees it.
 char *tni_layer_full_name(const tn_layer *root, const tn_layer *l, const char *name);
 // Finds out where l stands in its tree, for l->path. False when memory is out.
 bool tni_layer_place(tn_layer *l);
 // A child's name in its parent.
 const char *tni_layer_name(const tn_layer *l);
 
-// Whether another pass of one token is the pass of one token before it, one place further: the plan is the same,
-// and no layer chose by the number of tokens. tni_cache_advance counts the token of a pass that was repeated.
+// Whether another pass of one token is the pass of one token before it, one place further: the plan
+// is the same, and no layer chose by the number of tokens. tni_cache_advance counts the token of a
+// pass that was repeated.
 bool tni_cache_repeats(const tn_cache *c);
 void tni_cache_advance(tn_cache *c);
 

@@ -1,5 +1,5 @@
-// Layers of a weight or three: linear, y = x w^T + b over the last axis; bilinear; the gated feed-forward part of
-// Llama; embedding, rows of w by index; positions.
+// Layers of a weight or three: linear, y = x w^T + b over the last axis; bilinear; the gated
+// feed-forward part of Llama; embedding, rows of w by index; positions.
 #include "nn/builtin.h"
 
 #include <math.h>
@@ -39,7 +39,8 @@ tn_layer *tn_nn_linear(tn_ctx *cx, int64_t in, int64_t out)
 
 // ---- bilinear ----------------------------------------------------------------------------------
 
-// Checks that the axes before the last of both inputs agree, and their last axes with the weight (O, I, J).
+// Checks that the axes before the last of both inputs agree, and their last axes with the weight
+// (O, I, J).
 static bool bilinear_ok(tn_ctx *cx, tn_tensor *w, tn_tensor *const *x)
 {
     tni_view a = tni_layout(x[0]), b = tni_layout(x[1]);
@@ -52,7 +53,8 @@ static bool bilinear_ok(tn_ctx *cx, tn_tensor *w, tn_tensor *const *x)
                       (long long)tn_size(w, 2));
 }
 
-// x1 meets all outputs in one product with the weight as (I, O J); the sum over J with x2 is a small one for each row.
+// x1 meets all outputs in one product with the weight as (I, O J); the sum over J with x2 is a
+// small one for each row.
 static void bilinear_forward(tn_layer *l, int nx, tn_tensor *const *x, int ny, tn_tensor **y)
 {
     linear *s = l->self;
@@ -94,8 +96,8 @@ typedef struct {
     tn_layer *gate, *up, *down;
 } swiglu;
 
-// The gate and the other factor are two products of one x, which devices may run side by side; the activation is part of
-// the second one's kernel or of the third's.
+// The gate and the other factor are two products of one x, which devices may run side by side; the
+// activation is part of the second one's kernel or of the third's.
 static tn_tensor *swiglu_forward(tn_layer *l, tn_tensor *x)
 {
     swiglu    *s    = l->self;
@@ -150,8 +152,8 @@ typedef struct {
     double     base, dropout;
 } positional;
 
-// Elements 2 i and 2 i + 1 of position p are the sine and cosine of p base^(-2 i / width): (T, width), or (B, T,
-// width).
+// Elements 2 i and 2 i + 1 of position p are the sine and cosine of p base^(-2 i / width): (T,
+// width), or (B, T, width).
 static tn_tensor *waves(const positional *s, tn_tensor *positions, tn_dtype dt)
 {
     tn_ctx    *cx    = positions->cx;

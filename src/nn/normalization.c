@@ -1,8 +1,9 @@
-// Norms: over the channels of a batch or of each item (with running statistics), over the last axes, over groups.
+// Norms: over the channels of a batch or of each item (with running statistics), over the last
+// axes, over groups.
 #include "nn/builtin.h"
 
-// The state of a norm; every kind uses a part of it. The tensors belong to the layer; those that a kind
-// does not have are NULL.
+// The state of a norm; every kind uses a part of it. The tensors belong to the layer; those that a
+// kind does not have are NULL.
 typedef struct {
     tn_tensor *w, *b;
     tn_tensor *mean, *var, *batches;  // running statistics, and how many batches made them
@@ -12,7 +13,8 @@ typedef struct {
     int64_t    groups;
 } norm;
 
-// Makes a layer with a weight of ones and, if asked for, a bias of zeros; NULL, reported, on failure.
+// Makes a layer with a weight of ones and, if asked for, a bias of zeros; NULL, reported, on
+// failure.
 static tn_layer *make_norm(tn_ctx *cx, const char *op, const char *type, tn_forward_fn *f,
                            bool bias, int rank, const int64_t *size, tn_nn_norm_opts o)
 {
@@ -28,8 +30,8 @@ static tn_layer *make_norm(tn_ctx *cx, const char *op, const char *type, tn_forw
     return s->w && (s->b || !bias) ? l : tni_layer_give_up(l);
 }
 
-// Running mean and variance, and the count of batches, which files of old PyTorch versions and of converters lack and from
-// which nothing is computed.
+// Running mean and variance, and the count of batches, which files of old PyTorch versions and of
+// converters lack and from which nothing is computed.
 static bool add_running(tn_layer *l, int64_t channels)
 {
     norm *s = l->self;
@@ -87,7 +89,8 @@ tn_layer *tn_nn_batch_norm(tn_ctx *cx, int64_t channels)
 
 // ---- instance norm -----------------------------------------------------------------------------
 
-// running = (1 - momentum) running + momentum now, where now is a statistic of each channel of each item.
+// running = (1 - momentum) running + momentum now, where now is a statistic of each channel of each
+// item.
 static bool remember(tn_tensor *running, tn_tensor *now, double momentum)
 {
     now = tn_mean(now, 0);
@@ -95,8 +98,8 @@ static bool remember(tn_tensor *running, tn_tensor *now, double momentum)
            tn_assign(running, tn_add(tn_mul_s(running, 1 - momentum), tn_mul_s(now, momentum)));
 }
 
-// What is remembered of each channel are the means over the items of its mean and of its variance as that of a sample.
-// The count of batches stays 0, as PyTorch's.
+// What is remembered of each channel are the means over the items of its mean and of its variance
+// as that of a sample. The count of batches stays 0, as PyTorch's.
 static bool remember_items(norm *s, tn_tensor *x)
 {
     int64_t    N = tn_size(x, 0), C = tn_size(x, 1);
@@ -109,7 +112,8 @@ static bool remember_items(norm *s, tn_tensor *x)
     return ok;
 }
 
-// Each channel is a group of its own. By running statistics it is what batch norm does in evaluation.
+// Each channel is a group of its own. By running statistics it is what batch norm does in
+// evaluation.
 static tn_tensor *instance_norm_forward(tn_layer *l, tn_tensor *x)
 {
     norm *s    = l->self;
@@ -127,7 +131,8 @@ static tn_tensor *instance_norm_forward(tn_layer *l, tn_tensor *x)
     return y && s->mean && !remember_items(s, x) ? NULL : y;
 }
 
-// Unlike the other norms it starts without weight and bias, as PyTorch's does; its groups are its channels.
+// Unlike the other norms it starts without weight and bias, as PyTorch's does; its groups are its
+// channels.
 tn_layer *tn_nn_instance_norm(tn_ctx *cx, int64_t channels, tn_nn_instance_norm_opts o)
 {
     const char     *op = "nn_instance_norm";

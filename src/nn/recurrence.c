@@ -1,10 +1,11 @@
-// Recurrent layers with PyTorch's names: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, and _reverse of the second
-// direction; then those of layer 1, and so on.
+// Recurrent layers with PyTorch's names: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, and
+// _reverse of the second direction; then those of layer 1, and so on.
 #include "nn/builtin.h"
 
 #include <math.h>
 
-// The weights, in the order that tn_rnn has them in: four for each of up to 16 layers and directions.
+// The weights, in the order that tn_rnn has them in: four for each of up to 16 layers and
+// directions.
 typedef struct {
     tn_rnn_opts o;
     int         n;

@@ -1,5 +1,5 @@
-// Standardization around a network: what goes in has mean 0 and deviation 1, and a number that comes
-// out is in the target's own units. Means and deviations are buffers, saved with the weights.
+// Standardization around a network: what goes in has mean 0 and deviation 1, and a number that
+// comes out is in the target's own units. Means and deviations are buffers, saved with the weights.
 #include "nn/builtin.h"
 
 // The tensors belong to the layer, and body is its child.
@@ -9,7 +9,8 @@ typedef struct {
     tn_tensor *target_mean, *target_std;  // (outputs), NULL without outputs
 } standardize;
 
-// Standardizes the input, and undoes the same for the output, so that a loss is in the target's units.
+// Standardizes the input, and undoes the same for the output, so that a loss is in the target's
+// units.
 static tn_tensor *standardize_forward(tn_layer *l, tn_tensor *x)
 {
     standardize *s = l->self;

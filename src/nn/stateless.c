@@ -1,5 +1,6 @@
-// Layers without parameters, but for PReLU's slopes: activations, flatten, dropout, pooling. Each only keeps the options of the op
-// that its forward function calls; layers of this kind exist so that they can stand in tn_nn_seq.
+// Layers without parameters, but for PReLU's slopes: activations, flatten, dropout, pooling. Each
+// only keeps the options of the op that its forward function calls; layers of this kind exist so
+// that they can stand in tn_nn_seq.
 #include "nn/builtin.h"
 
 #include <string.h>

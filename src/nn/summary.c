@@ -74,8 +74,8 @@ static void count_tensors(table *t, row *r, const tni_entries *entries, size_t i
     r->tied = r->l->params && !counted;
 }
 
-// Makes a row for each layer. Both walks, of layers and of entries, go in the same order, so one index
-// follows.
+// Makes a row for each layer. Both walks, of layers and of entries, go in the same order, so one
+// index follows.
 static bool gather_rows(table *t, tn_layer *root)
 {
     tni_entries entries;
@@ -98,8 +98,8 @@ static bool gather_rows(table *t, tn_layer *root)
 
 // ---- running -----------------------------------------------------------------------------------
 
-// Called at the end of each forward call. A layer that runs several times shows the shapes of its last
-// run.
+// Called at the end of each forward call. A layer that runs several times shows the shapes of its
+// last run.
 static void record_shape(tn_layer *l, int ny, tn_tensor *const *y, void *user)
 {
     table *t = user;
@@ -110,8 +110,8 @@ static void record_shape(tn_layer *l, int ny, tn_tensor *const *y, void *user)
     }
 }
 
-// Switches to evaluation without gradients, and turns off flushing, so that even a huge network records
-// everything and computes nothing.
+// Switches to evaluation without gradients, and turns off flushing, so that even a huge network
+// records everything and computes nothing.
 bool tni_dry_begin(tni_dry_run *d, const char *op, tn_layer *l)
 {
     tn_ctx *cx = l->owned.cx;
@@ -133,8 +133,8 @@ bool tni_dry_begin(tni_dry_run *d, const char *op, tn_layer *l)
     return true;
 }
 
-// Restores everything that tni_dry_begin changed, also the counter of random numbers: a summary must
-// not change what is trained afterwards.
+// Restores everything that tni_dry_begin changed, also the counter of random numbers: a summary
+// must not change what is trained afterwards.
 void tni_dry_end(const tni_dry_run *d)
 {
     tn_ctx *cx = d->l->owned.cx;

@@ -1,5 +1,6 @@
-// Multi-head attention with masks, to itself or to another sequence, and the transformer block around it. Names of parameters and initial values are
-// those of PyTorch's MultiheadAttention and TransformerEncoderLayer, so that weights load under their names.
+// Multi-head attention with masks, to itself or to another sequence, and the transformer block
+// around it. Names of parameters and initial values are those of PyTorch's MultiheadAttention and
+// TransformerEncoderLayer, so that weights load under their names.
 //
 // B batch, T time, S time of keys, E width, K and V width of keys and values, H heads, D = E / H
 #include "nn/builtin.h"
@@ -8,8 +9,9 @@
 
 // ---- attention ---------------------------------------------------------------------------------
 
-// The tensors and the layer are children of the attention; b (3E) is NULL where there is no bias. w (3E, E) makes
-// queries, keys and values at once; it is NULL where widths differ, and part[] has a weight for each of them.
+// The tensors and the layer are children of the attention; b (3E) is NULL where there is no bias. w
+// (3E, E) makes queries, keys and values at once; it is NULL where widths differ, and part[] has a
+// weight for each of them.
 typedef struct {
     tn_tensor *w, *part[3], *b;
     tn_layer  *out;
@@ -21,7 +23,8 @@ typedef struct {
 // Queries, keys and values, in this order everywhere.
 static const char *const part_name[] = { "x", "keys", "values" };
 
-// Projects x by the parts first .. last of the weights, in one product, and splits it into heads: (B, H, T, D) each.
+// Projects x by the parts first .. last of the weights, in one product, and splits it into heads:
+// (B, H, T, D) each.
 static bool project(const attention *s, tn_tensor *x, int first, int last, tn_tensor **y)
 {
     int64_t    E = s->width, n = last - first + 1, H = s->heads;
@@ -85,8 +88,8 @@ static tn_tensor *join_masks(tn_ctx *cx, tn_tensor *const *x, tn_tensor *keys, t
     return mask;
 }
 
-// Heads are moved before time, attention runs for each of them, and the heads are joined again for the output
-// projection. Sequences that are the same tensor share a product.
+// Heads are moved before time, attention runs for each of them, and the heads are joined again for
+// the output projection. Sequences that are the same tensor share a product.
 static void attention_forward(tn_layer *l, int nx, tn_tensor *const *in, int ny, tn_tensor **y)
 {
     attention *s    = l->self;
@@ -114,8 +117,8 @@ static void attention_forward(tn_layer *l, int nx, tn_tensor *const *in, int ny,
     y[0] = a ? tn_forward(s->out, a) : NULL;
 }
 
-// Initializes the weights as PyTorch does, with the fans of the three stacked projections if their widths agree, and biases
-// with zero.
+// Initializes the weights as PyTorch does, with the fans of the three stacked projections if their
+// widths agree, and biases with zero.
 static bool fill_attention(tn_layer *l, int64_t K, int64_t V, bool bias)
 {
     static const char *const name[] = { "q_proj_weight", "k_proj_weight", "v_proj_weight" };
@@ -199,7 +202,8 @@ static tn_tensor *feed_forward(tn_layer *l, tn_tensor *x)
     return x ? tn_dropout(x, s->dropout, l->training) : NULL;
 }
 
-// One half of a block with its norm: before the half (norm_first, as GPT-2 has it), or after the sum.
+// One half of a block with its norm: before the half (norm_first, as GPT-2 has it), or after the
+// sum.
 static tn_tensor *with_norm(tn_layer *l, tn_tensor *x, tn_layer *norm, tn_forward_fn *part)
 {
     bool       first = ((block *)l->self)->norm_first;

@@ -1,8 +1,10 @@
-// Weights that are computed from others in each forward pass: weight norm, spectral norm, and masks.
+// Weights that are computed from others in each forward pass: weight norm, spectral norm, and
+// masks.
 //
-// A layer's function reads its weight through the handle that tn_layer_param gave it. Normalizing a weight takes this
-// handle out of the list of parameters, puts others there, and has tn_forward bind the handle's store to a value
-// computed from them (tni_derive_weights), history included: the layer's function is as before, for layers of the user's own too.
+// A layer's function reads its weight through the handle that tn_layer_param gave it. Normalizing a
+// weight takes this handle out of the list of parameters, puts others there, and has tn_forward
+// bind the handle's store to a value computed from them (tni_derive_weights), history included: the
+// layer's function is as before, for layers of the user's own too.
 //
 //   weight norm      NAME_g, NAME_v           NAME = g v / |v|
 //   spectral norm    NAME_orig; NAME_u, _v    NAME = orig / (u . orig v)
@@ -40,8 +42,8 @@ static tn_tensor *as_matrix(tn_tensor *w, int axis)
     return w ? tn_reshape(w, TN_SHAPE(tn_size(w, 0), tn_count(w) / tn_size(w, 0))) : NULL;
 }
 
-// One round of the power method brings u and v nearer to the singular vectors of the largest singular value; no gradient
-// flows through them. False after a failure.
+// One round of the power method brings u and v nearer to the singular vectors of the largest
+// singular value; no gradient flows through them. False after a failure.
 static bool iterate(const tni_derived *d, tn_tensor *m, tn_tensor **u, tn_tensor **v)
 {
     m = tn_detach(m);
@@ -52,8 +54,9 @@ static bool iterate(const tni_derived *d, tn_tensor *m, tn_tensor **u, tn_tensor
     return *u && *v && tn_assign(d->u, *u) && tn_assign(d->v, *v);
 }
 
-// The largest singular value is u . m v for the right u and v. They are copied before the power method writes their
-// buffers, so that the backward pass of this forward pass sees the values that it used.
+// The largest singular value is u . m v for the right u and v. They are copied before the power
+// method writes their buffers, so that the backward pass of this forward pass sees the values that
+// it used.
 static tn_tensor *spectral_value(const tni_derived *d, bool training)
 {
     tn_ctx    *cx = d->source->cx;
@@ -72,8 +75,8 @@ static tn_tensor *value_of(const tni_derived *d, bool training)
     return tn_mul(d->source, tn_div(d->g, lengths(d->source, d->axis)));
 }
 
-// The store is bound, not written: the value is not copied, and its dtype is that of what it is computed from, also after
-// tn_layer_cast.
+// The store is bound, not written: the value is not copied, and its dtype is that of what it is
+// computed from, also after tn_layer_cast.
 bool tni_derive_weights(tn_layer *l)
 {
     for (tni_derived *d = l->derived; d; d = d->next) {
@@ -87,7 +90,8 @@ bool tni_derive_weights(tn_layer *l)
 
 // ---- making ------------------------------------------------------------------------------------
 
-// A parameter by the path to it. Returns the layer that has it, and its index; NULL, reported, if there is none.
+// A parameter by the path to it. Returns the layer that has it, and its index; NULL, reported, if
+// there is none.
 static tn_layer *find_param(tn_layer *l, const char *op, const char *path, const char **name,
                             size_t *index)
 {
@@ -102,7 +106,8 @@ static tn_layer *find_param(tn_layer *l, const char *op, const char *path, const
                     path ? path : "");
 }
 
-// Whether another layer of the tree has the tensor too: it would go on training what is no parameter any more.
+// Whether another layer of the tree has the tensor too: it would go on training what is no
+// parameter any more.
 static bool is_tied(tn_layer *l, const tn_tensor *t)
 {
     tn_layer *root = tni_layer_root(l);
@@ -232,8 +237,9 @@ tn_status tn_layer_weight_norm(tn_layer *l, const char *name, int axis)
     return at ? derive(at, op, i, &(tni_derived){ .axis = axis }) : tni_failed();
 }
 
-// The vectors start at random, as PyTorch's: the first forward passes in training mode bring them near the singular
-// vectors, so that a network that only ever ran in evaluation mode divides by a number that means little.
+// The vectors start at random, as PyTorch's: the first forward passes in training mode bring them
+// near the singular vectors, so that a network that only ever ran in evaluation mode divides by a
+// number that means little.
 tn_status tn_layer_spectral_norm(tn_layer *l, const char *name, tn_spectral_norm_opts o)
 {
     const char *op = "layer_spectral_norm";
@@ -255,10 +261,11 @@ tn_status tn_layer_spectral_norm(tn_layer *l, const char *name, tn_spectral_norm
     return derive(at, op, i, &d);
 }
 
-// An optimizer with weight decay or momentum moves all of NAME_orig, also what the mask hides: it does not matter, since only the product
-// is read, and tn_layer_remove_norm writes the zeros.
+// An optimizer with weight decay or momentum moves all of NAME_orig, also what the mask hides: it
+// does not matter, since only the product is read, and tn_layer_remove_norm writes the zeros.
 //
-// The mask in the dtype of the weight, as PyTorch keeps it: a product with it keeps gradients of what is left, and makes the others 0.
+// The mask in the dtype of the weight, as PyTorch keeps it: a product with it keeps gradients of
+// what is left, and makes the others 0.
 tn_status tn_layer_prune(tn_layer *l, const char *name, tn_tensor *mask)
 {
     const char *op   = "layer_prune";
@@ -291,7 +298,8 @@ static void remove_named(tn_layer *l, tni_named *list, size_t *n, const tn_tenso
     memmove(list + i, list + i + 1, (--*n - i) * sizeof *list);
 }
 
-// The handle becomes a leaf again, with a value of its own, in the place that the source has in the list.
+// The handle becomes a leaf again, with a value of its own, in the place that the source has in the
+// list.
 static bool restore(tn_layer *l, tni_derived *d)
 {
     tn_ctx    *cx   = l->owned.cx;
@@ -312,8 +320,8 @@ static bool restore(tn_layer *l, tni_derived *d)
     return true;
 }
 
-// Looks the weight up among the derived ones of the layer that the path leads to. An optimizer made before goes on
-// with the parameters that are gone from the layer, as one made before a norm does.
+// Looks the weight up among the derived ones of the layer that the path leads to. An optimizer made
+// before goes on with the parameters that are gone from the layer, as one made before a norm does.
 tn_status tn_layer_remove_norm(tn_layer *l, const char *name)
 {
     const char *op = "layer_remove_norm", *last = name ? name : "";

@@ -5,20 +5,20 @@
 //   Scan   h, x -> last h, all h (T, B, H)     num_scan_inputs 1
 //     body   h, x[t] -> h', h'                 the nodes of the loop's body
 //
-// The body is written by the same functions as the graph around it: body_graph lets the exporter look at
-// the body's nodes and at an empty list of nodes of ONNX, and back again.
+// The body is written by the same functions as the graph around it: body_graph lets the exporter
+// look at the body's nodes and at an empty list of nodes of ONNX, and back again.
 //
 //   look, look_at   what the exporter sees
 //   open_body       the body's nodes as a run
 //   write_body      names of its inputs, its nodes, its outputs
 //   add_scan        the node, and the loop's outputs made of those of Scan
 //
-// Weights and constants that the body needs belong to the model's graph, which it sees. So does the size of
-// a symbolic batch, which is computed before the first loop.
+// Weights and constants that the body needs belong to the model's graph, which it sees. So does the
+// size of a symbolic batch, which is computed before the first loop.
 //
-// A loop whose carry is stacked gives T + 1 values of it, from before the first step on: the first one
-// is joined to the stack of Scan. What the body reads besides is a value of the graph around it, by its
-// name.
+// A loop whose carry is stacked gives T + 1 values of it, from before the first step on: the first
+// one is joined to the stack of Scan. What the body reads besides is a value of the graph around
+// it, by its name.
 #include "onnx/export.h"
 
 #include <string.h>
@@ -56,8 +56,8 @@ static void look_at(tni_exporter *e, const view_of_graph *v)
     e->first    = v->first;
 }
 
-// A body as a run: its inputs, which are placeholders, then its other nodes. Nothing in it was there before:
-// bodies are kept by the context, and may be older than the trace.
+// A body as a run: its inputs, which are placeholders, then its other nodes. Nothing in it was
+// there before: bodies are kept by the context, and may be older than the trace.
 static bool open_body(tni_exporter *e, const tni_loop *l, tni_export_run *r)
 {
     int n   = tni_loop_inputs(l);
@@ -83,7 +83,8 @@ static tni_export_port port_of(const tni_exporter *e, size_t i, const char *name
     return p;
 }
 
-// Adds an output of the body: a copy, since a graph may not give one value twice, nor what it reads.
+// Adds an output of the body: a copy, since a graph may not give one value twice, nor what it
+// reads.
 static bool add_output(tni_exporter *e, tni_export_graph *g, const tni_node *n)
 {
     e->at         = tni_export_index(n);
@@ -107,8 +108,8 @@ static uint32_t wanted_stacks(const tni_exporter *e, const tni_node *n)
     return want;
 }
 
-// Writes the nodes of a body that is open. name: those of the loop's sources in the graph around it,
-// by which constants are known; carries and slices get names of their own.
+// Writes the nodes of a body that is open. name: those of the loop's sources in the graph around
+// it, by which constants are known; carries and slices get names of their own.
 static bool write_body(tni_exporter *e, const tni_loop *l, const char *const *name, uint32_t stacks,
                        tni_export_graph *g)
 {

@@ -116,8 +116,8 @@ static bool covers(const tni_exporter *e, size_t i, int n, const tni_operand_out
     return true;
 }
 
-// The dtype that a map computes in: that of its operands, of which where's condition is none. A number
-// beside a tensor of 16 bits is of f32 here and does not count.
+// The dtype that a map computes in: that of its operands, of which where's condition is none. A
+// number beside a tensor of 16 bits is of f32 here and does not count.
 static tn_dtype map_dtype(const tni_node *n)
 {
     uint32_t s = n->op == TNI_where;

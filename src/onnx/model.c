@@ -5,8 +5,8 @@
 //   y = MatMul(x, w)               Relu y      z   2 3
 //   z = Relu(y)
 //
-// A model has at most TNI_ONNX_NODES nodes, and a node takes 32 bytes here and a name 40, so that reading takes
-// little memory whatever the file says.
+// A model has at most TNI_ONNX_NODES nodes, and a node takes 32 bytes here and a name 40, so that
+// reading takes little memory whatever the file says.
 #include "onnx/model.h"
 #include "base/hash.h"
 #include "onnx/onnx_rows.h"
@@ -123,8 +123,9 @@ static bool bind_name(tni_onnx_model *m, tni_wire name, uint32_t scope, int32_t 
     return true;
 }
 
-// Messages of a few bytes have structs of hundreds: together they may take twice the file and 16 MiB, of which 2 are for what
-// does not grow. Lists double, so that an item counts twice, and a name up to four times while its table grows.
+// Messages of a few bytes have structs of hundreds: together they may take twice the file and 16
+// MiB, of which 2 are for what does not grow. Lists double, so that an item counts twice, and a
+// name up to four times while its table grows.
 bool tni_onnx_fits(tni_onnx_model *m, size_t more)
 {
     enum { ROOM = 14 << 20 };
@@ -208,8 +209,8 @@ static bool find_attribute(tni_wire message, uint32_t number, tni_wire name, tni
     return found;
 }
 
-// An attribute with a reference has the value of the caller's attribute of that name, or the default of the
-// function. A graph in a body belongs to the call that its function does.
+// An attribute with a reference has the value of the caller's attribute of that name, or the
+// default of the function. A graph in a body belongs to the call that its function does.
 bool tni_onnx_attribute(const tni_onnx_model *m, const tni_onnx_node *n, const char *name,
                         tni_wire *attribute)
 {
@@ -269,8 +270,8 @@ static tni_wire function_of(const tni_onnx_model *m, tni_wire node)
     return (tni_wire){ w.end, w.end };
 }
 
-// The version of a domain's ops where a scope's nodes stand: the function's own, or the model's. A file that does
-// not say has the newest.
+// The version of a domain's ops where a scope's nodes stand: the function's own, or the model's. A
+// file that does not say has the newest.
 // A model may use several domains, each in a version of its own.
 static int opset_of(const tni_onnx_model *m, uint32_t scope, tni_wire domain)
 {
@@ -300,8 +301,8 @@ static int count_fields(tni_wire w, uint32_t number)
     return n;
 }
 
-// Appends the values that a node's inputs are to `use`. An input that no node before it defines is wrong, which also
-// refuses cycles.
+// Appends the values that a node's inputs are to `use`. An input that no node before it defines is
+// wrong, which also refuses cycles.
 static bool add_inputs(tni_onnx_model *m, tni_wire node, uint32_t scope, uint16_t *count)
 {
     tni_wire       w = node;
@@ -320,7 +321,8 @@ static bool add_inputs(tni_onnx_model *m, tni_wire node, uint32_t scope, uint16_
     return true;
 }
 
-// Binds the names of a repeated field to values of `use`, from `use` on; names beyond `n` to nothing.
+// Binds the names of a repeated field to values of `use`, from `use` on; names beyond `n` to
+// nothing.
 static bool bind_formal(tni_onnx_model *m, tni_wire message, uint32_t number, uint32_t scope,
                         uint32_t use, int n)
 {
@@ -355,7 +357,8 @@ static bool bind_results(tni_onnx_model *m, tni_wire node, tni_wire function, ui
 }
 
 // Inlines a call: the body's nodes with names of their own.
-// A name that the body gives to a value of its own cannot meet one of the caller: they are in different scopes.
+// A name that the body gives to a value of its own cannot meet one of the caller: they are in
+// different scopes.
 static bool add_call(tni_onnx_model *m, tni_wire node, tni_wire function, uint32_t scope, int depth)
 {
     uint32_t       use = (uint32_t)m->uses, inside;
@@ -367,8 +370,8 @@ static bool add_call(tni_onnx_model *m, tni_wire node, tni_wire function, uint32
            bind_results(m, node, function, scope, inside);
 }
 
-// Appends a node, or what stands for it: a call of a function of the model becomes the nodes of its body, unless Tenon
-// has an op of that name itself.
+// Appends a node, or what stands for it: a call of a function of the model becomes the nodes of its
+// body, unless Tenon has an op of that name itself.
 static bool add_node(tni_onnx_model *m, tni_wire message, uint32_t scope, int depth)
 {
     tni_onnx_node n  = { .message = message, .scope = scope };
@@ -449,8 +452,8 @@ static bool add_output(tni_onnx_model *m, tni_wire info, uint32_t scope)
     return add_use(m, v);
 }
 
-// Reads a graph: inputs, weights, nodes, outputs, whatever their order in the file; then the graphs in attributes of its
-// nodes, which are listed behind it, so that its own nodes are side by side.
+// Reads a graph: inputs, weights, nodes, outputs, whatever their order in the file; then the graphs
+// in attributes of its nodes, which are listed behind it, so that its own nodes are side by side.
 static bool add_graph(tni_onnx_model *m, tni_wire message, int32_t outer, uint32_t of,
                       tni_wire function, int depth)
 {

@@ -1,5 +1,5 @@
-// An ONNX model as it will run: nodes in order, values by number. Texts, attributes and weights stay in the
-// mapped file, where they are read when they are needed.
+// An ONNX model as it will run: nodes in order, values by number. Texts, attributes and weights
+// stay in the mapped file, where they are read when they are needed.
 #ifndef TNI_ONNX_MODEL_H
 #define TNI_ONNX_MODEL_H
 
@@ -7,8 +7,8 @@
 #include "io/mapping.h"
 #include "base/wire.h"
 
-// Limits on what a file may ask for before anything runs: a few bytes can describe a function that calls another
-// twice, which calls a third twice, and so on.
+// Limits on what a file may ask for before anything runs: a few bytes can describe a function that
+// calls another twice, which calls a third twice, and so on.
 enum {
     TNI_ONNX_NODES = 1000000,  // after functions are inlined
     TNI_ONNX_DEPTH = 64,       // graphs in attributes of nodes of graphs, functions in functions
@@ -81,8 +81,8 @@ enum {
     TNI_FUNCTION_OVERLOAD = 13
 };
 
-// One application of an op. Its values are numbers in tni_onnx_model.use, from `use` on: nin inputs, then nout
-// outputs.
+// One application of an op. Its values are numbers in tni_onnx_model.use, from `use` on: nin
+// inputs, then nout outputs.
 typedef struct {
     tni_wire message;
     uint32_t use, scope;
@@ -91,8 +91,8 @@ typedef struct {
     int16_t  opset;  // of the op's domain where the node stands
 } tni_onnx_node;
 
-// Where names are looked up: a graph within another sees its names, the body of a function only its own. A call of a
-// function has the node that calls, for attributes that the body takes from it.
+// Where names are looked up: a graph within another sees its names, the body of a function only its
+// own. A call of a function has the node that calls, for attributes that the body takes from it.
 typedef struct {
     int32_t  outer;     // -1: none
     tni_wire caller;    // a NodeProto; empty in graphs
@@ -100,8 +100,8 @@ typedef struct {
     tni_wire function;  // a FunctionProto, in its body and in graphs there; else empty
 } tni_onnx_scope;
 
-// The nodes of a graph are side by side. key and scope tell graphs in attributes apart: the body of a function is read
-// once for each call.
+// The nodes of a graph are side by side. key and scope tell graphs in attributes apart: the body of
+// a function is read once for each call.
 typedef struct {
     const unsigned char *key;    // start of the GraphProto
     uint32_t             scope;  // of the node that has it
@@ -143,13 +143,15 @@ typedef struct {
         names, name_slots;
 } tni_onnx_model;
 
-// Reads the mapped file. False, reported by the op's name, if it is no model; the caller closes it either way.
+// Reads the mapped file. False, reported by the op's name, if it is no model; the caller closes it
+// either way.
 bool tni_onnx_model_read(tni_onnx_model *m);
 void tni_onnx_model_close(tni_onnx_model *m);
 // Reports what is wrong with the file as TN_EFORMAT, after the op and the path; false.
 bool tni_onnx_wrong(tni_onnx_model *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// Whether what was read so far, and `more` bytes for it, stay within what a file of its size may take; false, reported, if not.
+// Whether what was read so far, and `more` bytes for it, stay within what a file of its size may
+// take; false, reported, if not.
 bool tni_onnx_fits(tni_onnx_model *m, size_t more);
 enum { TNI_ONNX_VALUE_BYTES = 128 };  // of a value while the model runs, at most
 
@@ -158,7 +160,8 @@ int32_t tni_onnx_named(const tni_onnx_model *m, const char *name);
 // The graph in an attribute of a node.
 const tni_onnx_graph *tni_onnx_subgraph(const tni_onnx_model *m, const tni_onnx_node *n,
                                         const char *attribute);
-// The attribute of a node, where its function takes it from its caller that of the caller; false if it has none.
+// The attribute of a node, where its function takes it from its caller that of the caller; false if
+// it has none.
 bool tni_onnx_attribute(const tni_onnx_model *m, const tni_onnx_node *n, const char *name,
                         tni_wire *attribute);
 // A text of the file for a message: in quotes, escaped, cut.

@@ -29,7 +29,8 @@ void tni_onnx_forget(tn_onnx *m)
     m->trained  = false;
 }
 
-// Called by tn_onnx_close, or by tn_close for models that are left. The layer stays, without its model.
+// Called by tn_onnx_close, or by tn_close for models that are left. The layer stays, without its
+// model.
 static void free_model(tni_owned *t)
 {
     tn_onnx  *m = (tn_onnx *)t;
@@ -80,7 +81,8 @@ static const char *keep_text(char **at, tni_wire w)
     return s;
 }
 
-// Reads a ValueInfoProto: type (2) {tensor (1) {elements (1), shape (2) {dim (1) {size (1), symbol (2)}}}}.
+// Reads a ValueInfoProto: type (2) {tensor (1) {elements (1), shape (2) {dim (1) {size (1), symbol
+// (2)}}}}.
 static tn_onnx_port read_port(tni_wire info, char **text)
 {
     tn_onnx_port p  = { .name  = keep_text(text, tni_onnx_bytes(info, TNI_VALUE_NAME)),
@@ -102,7 +104,8 @@ static tn_onnx_port read_port(tni_wire info, char **text)
     return p;
 }
 
-// Room for the texts of all ports: each lies in the message of its port, behind two bytes that its end takes.
+// Room for the texts of all ports: each lies in the message of its port, behind two bytes that its
+// end takes.
 static size_t port_text_bytes(tni_wire graph)
 {
     tni_wire_field f;
@@ -114,8 +117,8 @@ static size_t port_text_bytes(tni_wire graph)
     return n;
 }
 
-// Ports of the graph's fields with that number. In old files weights are inputs too; one that has no data of its own is
-// an input.
+// Ports of the graph's fields with that number. In old files weights are inputs too; one that has
+// no data of its own is an input.
 static bool read_ports(tn_onnx *m, uint32_t number, tn_onnx_port **ports, int *count, char **text)
 {
     tni_wire       w = m->model.graph_message;
@@ -143,8 +146,8 @@ static bool read_ports(tn_onnx *m, uint32_t number, tn_onnx_port **ports, int *c
 
 // ---- opening -----------------------------------------------------------------------------------
 
-// Reads the file into a model whose struct is zeroed, opens its context on the host and describes its inputs and
-// outputs.
+// Reads the file into a model whose struct is zeroed, opens its context on the host and describes
+// its inputs and outputs.
 static bool read_model(tn_onnx *m, const char *path)
 {
     tn_ctx         *cx = m->owned.cx;
@@ -231,8 +234,8 @@ tn_status tn_onnx_cast(tn_onnx *m, tn_dtype dt)
 
 // ---- running -----------------------------------------------------------------------------------
 
-// The value that the i-th tensor of a call is for; TNI_ONNX_NONE, reported, if there is none. Any value of the graph can
-// be asked for, as features of a network are.
+// The value that the i-th tensor of a call is for; TNI_ONNX_NONE, reported, if there is none. Any
+// value of the graph can be asked for, as features of a network are.
 static int32_t port_value(tn_onnx *m, const char *what, const char *const *names, int i,
                           const tn_onnx_port *port, int ports)
 {
@@ -311,8 +314,8 @@ static bool take_outputs(tn_onnx *m, int ny, const char *const *names, tn_tensor
     return true;
 }
 
-// Moves outputs out of the scope of the run. One that is an input or a weight is given as a copy, which the caller may
-// write to.
+// Moves outputs out of the scope of the run. One that is an input or a weight is given as a copy,
+// which the caller may write to.
 static bool keep_outputs(tn_scope *s, int ny, tn_tensor **y)
 {
     for (int i = 0; i < ny; i++) {
@@ -324,8 +327,9 @@ static bool keep_outputs(tn_scope *s, int ny, tn_tensor **y)
     return true;
 }
 
-// Records a run. Its tensors live in two scopes, one of the device's context and one of the host's, which end with it. If it
-// is kept to be repeated, it has been computed, and its results are copies.
+// Records a run. Its tensors live in two scopes, one of the device's context and one of the host's,
+// which end with it. If it is kept to be repeated, it has been computed, and its results are
+// copies.
 static bool record_run(tn_onnx *m, const tni_onnx_ask *k, tni_onnx_again *again, tn_tensor **y)
 {
     tn_ctx           *cx = m->owned.cx;

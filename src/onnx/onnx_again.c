@@ -1,18 +1,20 @@
-// Runs of the same shapes, without walking the nodes again. A program runs a model with the same shapes many times, and what
-// is recorded depends on shapes alone: unless a node reads values, as NonZero does, the second run records what the first did.
+// Runs of the same shapes, without walking the nodes again. A program runs a model with the same
+// shapes many times, and what is recorded depends on shapes alone: unless a node reads values, as
+// NonZero does, the second run records what the first did.
 //
 //   run 1, 2    recorded, as lazily as any op
 //   run 3       recorded of copies of the inputs, and kept as an executable (engine/executable.c)
 //   run 4 ...   the inputs are copied, the executable runs, the outputs are copied
 //
-// Recording costs 4 to 10 us a node, which is half of the time of a small model on a GPU; copies cost nearly nothing. A few
-// shapes are kept at a time, as for batches of several sizes.
+// Recording costs 4 to 10 us a node, which is half of the time of a small model on a GPU; copies
+// cost nearly nothing. A few shapes are kept at a time, as for batches of several sizes.
 #include "engine/engine.h"
 #include "onnx/onnx_object.h"
 
 #include <string.h>
 
-// Runs that are recorded before one is kept: a program that runs a model once or twice pays nothing.
+// Runs that are recorded before one is kept: a program that runs a model once or twice pays
+// nothing.
 enum { RECORDED = 2 };
 
 // The value, and for an input its shape, of a port in a run.
@@ -63,7 +65,8 @@ void tni_onnx_forget_runs(tn_onnx *m)
 
 // ---- finding -----------------------------------------------------------------------------------
 
-// Describes the inputs and outputs of a call. False if they are such that recording is needed, or says what is wrong.
+// Describes the inputs and outputs of a call. False if they are such that recording is needed, or
+// says what is wrong.
 static bool describe(tn_onnx *m, const tni_onnx_ask *k, port *p)
 {
     for (int i = 0; i < k->nx; i++) {
@@ -91,8 +94,8 @@ static bool is_alike(const tni_onnx_again *a, const tni_onnx_ask *k, const port 
            !memcmp(a->port, p, (size_t)(k->nx + k->ny) * sizeof *p);
 }
 
-// Puts a new entry into the place that was used longest ago. Takes p over; NULL when memory is out, which only means that the run
-// is recorded.
+// Puts a new entry into the place that was used longest ago. Takes p over; NULL when memory is out,
+// which only means that the run is recorded.
 static tni_onnx_again *add_entry(tn_onnx *m, const tni_onnx_ask *k, port *p, tn_dtype autocast)
 {
     tni_onnx_again *a  = tni_zalloc(&m->owned.cx->heap, sizeof *a);
@@ -105,7 +108,8 @@ static tni_onnx_again *add_entry(tn_onnx *m, const tni_onnx_ask *k, port *p, tn_
     return m->again[at] = a;
 }
 
-// Weights of a layer may change at any time, and training is another network; whoever looks at the model sees each run.
+// Weights of a layer may change at any time, and training is another network; whoever looks at the
+// model sees each run.
 tni_onnx_again *tni_onnx_find_run(tn_onnx *m, const tni_onnx_ask *k)
 {
     tn_ctx *cx = m->owned.cx;
@@ -153,7 +157,8 @@ static bool keep_inputs(tn_ctx *cx, tni_onnx_again *a, tn_tensor *const *x)
     return ok;
 }
 
-// An executable that a run could not be repeated with is given up: the next one is made of what is recorded now.
+// An executable that a run could not be repeated with is given up: the next one is made of what is
+// recorded now.
 bool tni_onnx_begin_keeping(tn_ctx *cx, tni_onnx_again *a, tn_tensor *const **x)
 {
     a->begun = !a->never && a->runs++ >= RECORDED;

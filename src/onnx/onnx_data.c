@@ -1,11 +1,12 @@
-// The elements of a TensorProto as a tensor: raw bytes, lists of numbers, or a part of another file.
+// The elements of a TensorProto as a tensor: raw bytes, lists of numbers, or a part of another
+// file.
 //
 //   dims 2, 2    data_type 1    raw_data 16 bytes                     four floats, wherever in the file they lie
 //   dims 2       data_type 10   int32_data 0x3c00, 0x4000             the bits of two f16, one a number
 //   dims 2, 2    data_type 1    external_data location "w", offset "64"
 //
-// Raw bytes are in the order of the machine, which is little endian here; they lie at any address, so that they are
-// copied.
+// Raw bytes are in the order of the machine, which is little endian here; they lie at any address,
+// so that they are copied.
 #include "engine/engine.h"
 #include "onnx/onnx_run.h"
 
@@ -16,7 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// TensorProto.DataType, the dtype it is here, and the field that lists its elements where they are not raw.
+// TensorProto.DataType, the dtype it is here, and the field that lists its elements where they are
+// not raw.
 static const struct {
     int16_t type;
     int8_t  dt;
@@ -100,8 +102,8 @@ static int64_t decimal(tni_wire w, int64_t or)
     return v;
 }
 
-// Opens a file by a path below the model's folder, one part after the other, so that neither "..", nor a link, nor
-// an absolute path leads out of it. Returns a descriptor, or -1 with the reason.
+// Opens a file by a path below the model's folder, one part after the other, so that neither "..",
+// nor a link, nor an absolute path leads out of it. Returns a descriptor, or -1 with the reason.
 // Checked by the kernel at each step, a path cannot be changed between the check and the use.
 static int open_below(const char *model, tni_wire location, const char **why)
 {
@@ -135,7 +137,8 @@ static int open_below(const char *model, tni_wire location, const char **why)
 }
 
 // Reads a range of the file that an external tensor names into `to`.
-// A file with several names could be one of another folder. It is read, not mapped: offsets need not fit pages.
+// A file with several names could be one of another folder. It is read, not mapped: offsets need
+// not fit pages.
 static bool read_external(tni_onnx_model *m, tni_wire tensor, void *to, int64_t bytes)
 {
     tni_wire location = external(tensor, "location");
@@ -176,8 +179,8 @@ static tn_tensor *wrong_tensor(tni_onnx_model *m, tni_wire tensor, const char *w
     return NULL;
 }
 
-// Writes the numbers of a list as elements of `size` bytes: the low bytes of an integer, or of a float's bits. Narrow
-// types have no row: a number is a byte of theirs.
+// Writes the numbers of a list as elements of `size` bytes: the low bytes of an integer, or of a
+// float's bits. Narrow types have no row: a number is a byte of theirs.
 static bool read_list(tni_wire tensor, int row, size_t size, char *to, int64_t count)
 {
     tni_wire_list l = tni_wire_list_of(tensor, row < 0 ? TNI_TENSOR_INTS : types[row].list,
@@ -227,7 +230,8 @@ static bool read_items(const elements *e, void *to, int64_t items)
            wrong_tensor(e->m, e->tensor, "its sizes do not fit its elements") != NULL;
 }
 
-// Writes the elements to where they are used. Narrow ones are unpacked from a copy, since they take more room there.
+// Writes the elements to where they are used. Narrow ones are unpacked from a copy, since they take
+// more room there.
 static bool fill_elements(void *to, size_t bytes, void *user)
 {
     const elements *e    = user;
@@ -275,7 +279,8 @@ tn_tensor *tni_onnx_tensor(tni_onnx_model *m, tn_ctx *cx, tni_wire tensor)
     return tni_from_filled(cx, m->op, dt, rank, size, fill_elements, &e);
 }
 
-// Values are put at places of all elements as one line; indices are these, or a row of one for each axis.
+// Values are put at places of all elements as one line; indices are these, or a row of one for each
+// axis.
 tn_tensor *tni_onnx_sparse(tni_onnx_model *m, tn_ctx *cx, tni_wire sparse)
 {
     tni_wire   list = tni_onnx_bytes(sparse, TNI_SPARSE_VALUES);

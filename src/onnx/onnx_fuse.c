@@ -4,20 +4,23 @@
 //   MatMul(x, q), MatMul(x, k)    one product x [q k], of which each node takes its columns: so a GPU is filled by
 //                                 products that are small alone, and x is read once
 //
-// Weights that are made so are kept from run to run in the place of those of the file, and only where these stay as they are: the
-// weights of a layer do not. Maps, and transposes, which are views, need nothing here: plans fuse them.
+// Weights that are made so are kept from run to run in the place of those of the file, and only
+// where these stay as they are: the weights of a layer do not. Maps, and transposes, which are
+// views, need nothing here: plans fuse them.
 #include "engine/engine.h"
 #include "onnx/onnx_ops.h"
 
-// A product among those of one input: the next and the first of them, -1 if there is none, and its columns of the joined one. The
-// first also says whether they are joined: 0 not known yet, 1 they are, -1 they cannot be.
+// A product among those of one input: the next and the first of them, -1 if there is none, and its
+// columns of the joined one. The first also says whether they are joined: 0 not known yet, 1 they
+// are, -1 they cannot be.
 typedef struct {
     int32_t next, first;
     int64_t start, columns;
     int     joined;
 } product;
 
-// reader: by value, the node of the model's graph that alone reads it; -1 if there is none, or several.
+// reader: by value, the node of the model's graph that alone reads it; -1 if there is none, or
+// several.
 struct tni_onnx_fusions {
     int32_t *reader;
     product *product;  // by node
@@ -58,7 +61,8 @@ static void link_products(const tni_onnx_model *m, tni_onnx_fusions *f, int32_t 
     }
 }
 
-// Nodes of other graphs run under conditions of their own, and are left alone. NULL when memory is out: then nothing is fused.
+// Nodes of other graphs run under conditions of their own, and are left alone. NULL when memory is
+// out: then nothing is fused.
 static tni_onnx_fusions *fusions(tni_onnx_run *r)
 {
     const tni_onnx_model *m = r->m;
@@ -90,7 +94,8 @@ static tni_onnx_call call_at(tni_onnx_run *r, int32_t node)
 
 // ---- batch norms -------------------------------------------------------------------------------
 
-// Whether the node behind is a batch norm by numbers of the file, which nothing else stands between. *norm: its call.
+// Whether the node behind is a batch norm by numbers of the file, which nothing else stands
+// between. *norm: its call.
 static bool norm_behind(tni_onnx_call *c, tni_onnx_call *norm)
 {
     tni_onnx_fusions *f = c->cx == c->r->cx ? fusions(c->r) : NULL;
@@ -103,8 +108,8 @@ static bool norm_behind(tni_onnx_call *c, tni_onnx_call *norm)
            !tni_onnx_is_fixed(c, 0, 1);  // what is kept may be asked for later
 }
 
-// Computes weights and bias, in f32 whatever the model computes in: (w x + b - mean) s + shift, where s is
-// scale / sqrt(var + eps). False if they could not be kept.
+// Computes weights and bias, in f32 whatever the model computes in: (w x + b - mean) s + shift,
+// where s is scale / sqrt(var + eps). False if they could not be kept.
 static bool fold_norm(tni_onnx_call *c, tni_onnx_call *norm)
 {
     double     eps   = tni_onnx_attr_real(norm, "epsilon", 1e-5);
@@ -145,7 +150,8 @@ bool tni_onnx_conv_with_norm(tni_onnx_call *c)
 
 // ---- products of one input ---------------------------------------------------------------------
 
-// What a product must be like to be joined with others of its input: a plain one with a matrix of the file.
+// What a product must be like to be joined with others of its input: a plain one with a matrix of
+// the file.
 static bool is_joinable(tni_onnx_call *c)
 {
     bool             gemm = is_op(c->n, tni_onnx_gemm);
@@ -167,8 +173,8 @@ static tn_tensor *matrix_of(tni_onnx_call *c)
 
 enum { MOST_JOINED = 8 };
 
-// Puts the matrices of the products from node `first` on side by side, and keeps them with that node. False if there is but one, or if
-// they do not fit or could not be kept.
+// Puts the matrices of the products from node `first` on side by side, and keeps them with that
+// node. False if there is but one, or if they do not fit or could not be kept.
 static bool join_weights(tni_onnx_run *r, int32_t first)
 {
     tn_tensor    *w[MOST_JOINED];
@@ -195,7 +201,8 @@ static bool join_weights(tni_onnx_run *r, int32_t first)
     return fits;
 }
 
-// Whether all matrices that x is multiplied with are known: in the first run those that are computed of weights may not be yet.
+// Whether all matrices that x is multiplied with are known: in the first run those that are
+// computed of weights may not be yet.
 static bool are_known(tni_onnx_run *r, int32_t first)
 {
     for (int32_t i = first; i >= 0; i = r->fusions->product[i].next) {
@@ -206,7 +213,8 @@ static bool are_known(tni_onnx_run *r, int32_t first)
     return true;
 }
 
-// Of one row on a processor each weight is read once, in strips (ops_product.c), which is as fast without joining.
+// Of one row on a processor each weight is read once, in strips (ops_product.c), which is as fast
+// without joining.
 static bool is_worth_joining(tni_onnx_call *c, tn_tensor *x)
 {
     bool one = tn_rank(x) && tn_count(x) == tn_size(x, -1);

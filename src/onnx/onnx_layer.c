@@ -1,21 +1,21 @@
-// A model as a layer: its weights become parameters, under their names, and are trained, saved and loaded as those of any
-// layer.
+// A model as a layer: its weights become parameters, under their names, and are trained, saved and
+// loaded as those of any layer.
 //
 //   Conv(x, conv1.weight, conv1.bias)         parameters
 //   BatchNormalization(x, w, b, mean, var)    w and b parameters, mean and var buffers
 //   Gather(embedding, ids)                    a parameter
 //   Resize(x, "", scales)                     a constant
 //
-// What a weight is, the nodes that read it say. Exporters fold batch norms into convolutions and leave dropout out, so
-// that a network that is trained further may have neither.
+// What a weight is, the nodes that read it say. Exporters fold batch norms into convolutions and
+// leave dropout out, so that a network that is trained further may have neither.
 #include "nn/layer.h"
 #include "onnx/onnx_object.h"
 
 #include <math.h>
 #include <string.h>
 
-// Ops whose weights are trained; of the second list, only what is no mask. Ops that pass a weight on to another are
-// among them: an exporter writes a shared weight as an Identity.
+// Ops whose weights are trained; of the second list, only what is no mask. Ops that pass a weight
+// on to another are among them: an exporter writes a shared weight as an Identity.
 static const char *const trained[] = {
     "Conv",
     "ConvTranspose",
@@ -66,7 +66,8 @@ static weight_role role_in(const tni_onnx_node *n, int i)
     return is_among(op, added, ADDED) ? ADDEND : CONSTANT;
 }
 
-// What all nodes together make of each value: a buffer if any of them does, a parameter if any trains it.
+// What all nodes together make of each value: a buffer if any of them does, a parameter if any
+// trains it.
 static void find_roles(const tni_onnx_model *m, uint8_t *role)
 {
     for (size_t n = 0; n < m->nodes; n++)
@@ -77,8 +78,8 @@ static void find_roles(const tni_onnx_model *m, uint8_t *role)
         }
 }
 
-// Whether elements are far below 0, as those of a mask, which is added to scores so that none of them counts. Positions
-// and biases of a network are not.
+// Whether elements are far below 0, as those of a mask, which is added to scores so that none of
+// them counts. Positions and biases of a network are not.
 static bool is_mask(tn_tensor *t)
 {
     double     lo    = 0;
@@ -89,9 +90,9 @@ static bool is_mask(tn_tensor *t)
     return !known || !(lo > -1e4);
 }
 
-// Gives a weight of the file to the layer. Constants and numbers stay as they are. False, reported, on failure.
-// A name with dots makes containers on its way, as PyTorch's names have them, so that the tree of the layer is that of the
-// network it was exported from.
+// Gives a weight of the file to the layer. Constants and numbers stay as they are. False, reported,
+// on failure. A name with dots makes containers on its way, as PyTorch's names have them, so that
+// the tree of the layer is that of the network it was exported from.
 static bool add_weight(tn_onnx *m, tn_layer *l, size_t value, weight_role role)
 {
     tni_onnx_model *f    = &m->model;

@@ -1,6 +1,7 @@
 // Looking at a model: its nodes, and the shapes of its values.
 //
-// Names in the file do not end in a zero, so that those of nodes are copied, once, when they are first asked for:
+// Names in the file do not end in a zero, so that those of nodes are copied, once, when they are
+// first asked for:
 //
 //   node_text   Conv\0conv1\0x\0w\0y\0 ...          node_list   x w y ...          node   {Conv, conv1, in, out}
 #include "onnx/onnx_object.h"
@@ -14,7 +15,8 @@ typedef struct {
     size_t       bytes, names;
 } writer;
 
-// Appends a text; returns where it is. While texts are counted there is no room yet, and only their lengths add up.
+// Appends a text; returns where it is. While texts are counted there is no room yet, and only their
+// lengths add up.
 static const char *put(writer *w, tni_wire s)
 {
     char  *at = w->text ? w->text + w->bytes : NULL;
@@ -52,8 +54,8 @@ static tn_onnx_node describe(writer *w, const tni_onnx_node *n)
     return d;
 }
 
-// Nodes in graphs of other nodes are not among them: those run as part of theirs. The shapes of values are noted from now
-// on, which costs a run little, but one that is not looked at nothing.
+// Nodes in graphs of other nodes are not among them: those run as part of theirs. The shapes of
+// values are noted from now on, which costs a run little, but one that is not looked at nothing.
 int tn_onnx_nodes(tn_onnx *m)
 {
     const char *op = "onnx_nodes";
@@ -91,8 +93,8 @@ tn_onnx_node tn_onnx_node_at(const tn_onnx *m, int i)
     return there ? m->node[i] : (tn_onnx_node){ .op = "", .name = "" };
 }
 
-// The sizes of a TensorProto, as the file says them: elements are not looked at, so that a weight which does not fit its
-// bytes can be shown, too.
+// The sizes of a TensorProto, as the file says them: elements are not looked at, so that a weight
+// which does not fit its bytes can be shown, too.
 static tn_onnx_port weight_port(tni_wire init)
 {
     tn_onnx_port  p = { .name = "", .dtype = TN_F32 };

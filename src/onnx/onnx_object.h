@@ -34,13 +34,13 @@ struct tn_onnx {
 // Lets go of all that is kept from run to run: weights, and what was computed of them.
 void tni_onnx_forget(tn_onnx *m);
 
-// Runs of the same shapes, which are recorded a few times and then repeated. Finds, or notes, one that is like what is asked for; NULL
-// if it has to be recorded, whatever came before.
+// Runs of the same shapes, which are recorded a few times and then repeated. Finds, or notes, one
+// that is like what is asked for; NULL if it has to be recorded, whatever came before.
 tni_onnx_again *tni_onnx_find_run(tn_onnx *m, const tni_onnx_ask *k);
 // Repeats it for other inputs. False if it has to be recorded, or failed, which is reported.
 bool tni_onnx_run_again(tni_onnx_again *a, tn_tensor *const *x, tn_tensor **y);
-// Around a recording that may be repeated later: *x become the inputs to record; if it is *kept it has been computed, and
-// tni_onnx_results gives it instead of y. False, reported, on failure.
+// Around a recording that may be repeated later: *x become the inputs to record; if it is *kept it
+// has been computed, and tni_onnx_results gives it instead of y. False, reported, on failure.
 bool tni_onnx_begin_keeping(tn_ctx *cx, tni_onnx_again *a, tn_tensor *const **x);
 bool tni_onnx_end_keeping(tn_ctx *cx, tni_onnx_again *a, tn_tensor **y, bool *kept);
 bool tni_onnx_results(const tni_onnx_again *a, tn_tensor **y);

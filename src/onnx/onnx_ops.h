@@ -28,11 +28,12 @@ typedef struct {
     int64_t kernel[3], stride[3], dilation[3], before[3], after[3];
     bool    ceil;
 } tni_onnx_windows;
-// Those that a node describes, of x (N, C, places...); taps: a weight, whose sizes a file need not repeat. False: reported.
+// Those that a node describes, of x (N, C, places...); taps: a weight, whose sizes a file need not
+// repeat. False: reported.
 bool tni_onnx_read_windows(tni_onnx_call *c, tn_tensor *x, tn_tensor *taps, tni_onnx_windows *w);
 
-// Attention of q, k and v (B, heads, places, width), in the order of steps that ops_attention.c has. Zeroed is the plain one,
-// but for left and right, which are -1 for no window.
+// Attention of q, k and v (B, heads, places, width), in the order of steps that ops_attention.c
+// has. Zeroed is the plain one, but for left and right, which are -1 for no window.
 typedef struct {
     tn_tensor *q, *k, *v, *mask, *lengths, *sink;
     bool       causal;
@@ -53,15 +54,17 @@ tn_tensor *tni_onnx_rotated(tn_tensor *x, tn_tensor *cosine, tn_tensor *sine, in
 // The convolution that a node describes, of other operands than its inputs.
 tn_tensor *tni_onnx_convolve(tni_onnx_call *c, tn_tensor *x, tn_tensor *w, tn_tensor *b);
 tn_tensor *tni_onnx_convolve_bytes(tni_onnx_call *c, tn_tensor *x, tn_tensor *w, int64_t pad);
-// Nodes that become one (onnx_fuse.c): a Conv whose result a batch norm reads gives that norm's; a product with a matrix of the file
-// is some columns of one that all products of its left operand x share. False and NULL, with no error, if it is not so.
+// Nodes that become one (onnx_fuse.c): a Conv whose result a batch norm reads gives that norm's; a
+// product with a matrix of the file is some columns of one that all products of its left operand x
+// share. False and NULL, with no error, if it is not so.
 bool       tni_onnx_conv_with_norm(tni_onnx_call *c);
 tn_tensor *tni_onnx_joined_product(tni_onnx_call *c, tn_tensor *x);
 void       tni_onnx_fusions_free(tni_onnx_run *r);
 // The means of the windows that a node describes.
 tn_tensor *tni_onnx_averages(tni_onnx_call *c, tn_tensor *x);
 
-// An operand of a product of bytes: which inputs of a node are its bytes, scale and zero point; -1: none.
+// An operand of a product of bytes: which inputs of a node are its bytes, scale and zero point; -1:
+// none.
 typedef struct {
     tni_onnx_call call;
     int           bytes, scale, zero;
@@ -74,22 +77,24 @@ typedef struct {
 tni_onnx_operand tni_onnx_operand_of(const tni_onnx_call *c, int bytes, int scale, int zero);
 // Whether a zero point is left out, or known to be 0 everywhere.
 bool tni_onnx_is_zero(tni_onnx_operand *o);
-// The zero point of x, one for all or for each place of an axis, in i32; NULL if there is none, or it is known to be 0.
+// The zero point of x, one for all or for each place of an axis, in i32; NULL if there is none, or
+// it is known to be 0.
 tn_tensor *tni_onnx_zero_point(tni_onnx_operand *o, tn_tensor *x, int axis);
 // a b in i32, minus zero points, plus a bias of i32 that may be NULL.
 tn_tensor *tni_onnx_byte_product(tni_onnx_call *c, tni_onnx_left *a, tni_onnx_operand *b,
                                  tni_onnx_operand *bias, bool turned);
 // round(sum * scale) + zero at the limits of dt; zero may be NULL.
 tn_tensor *tni_onnx_scaled(tn_tensor *sum, tn_tensor *scale, tn_tensor *zero, tn_dtype dt);
-// Whether a convolution or product of real numbers is one of bytes, which DequantizeLinear gave; and that one. The bias of a
-// product is input i, or -1.
+// Whether a convolution or product of real numbers is one of bytes, which DequantizeLinear gave;
+// and that one. The bias of a product is input i, or -1.
 bool tni_onnx_is_byte_conv(tni_onnx_call *c, tni_onnx_operand *x, tni_onnx_operand *w);
 bool tni_onnx_byte_conv(tni_onnx_call *c, tni_onnx_operand *x, tni_onnx_operand *w);
 bool tni_onnx_is_byte_matmul(tni_onnx_call *c, bool turned, tni_onnx_operand *a,
                              tni_onnx_operand *b);
 bool tni_onnx_byte_matmul(tni_onnx_call *c, tni_onnx_operand *a, tni_onnx_operand *b, bool turned,
                           int i);
-// A parameter of a quantization shaped so that it broadcasts to x: of one number, along an axis, or for blocks of it.
+// A parameter of a quantization shaped so that it broadcasts to x: of one number, along an axis, or
+// for blocks of it.
 tn_tensor *tni_onnx_along(tni_onnx_call *c, tn_tensor *x, tn_tensor *p, int axis, int64_t block);
 
 bool tni_onnx_one(tni_onnx_call *c);

@@ -1,4 +1,5 @@
-// The table of operators, from onnx_ops.def, which is read twice: for the declarations of their functions, and for the rows.
+// The table of operators, from onnx_ops.def, which is read twice: for the declarations of their
+// functions, and for the rows.
 //
 //   OP(Conv, conv)            { "Conv", tni_onnx_conv, ... }            a function of its own
 //   ONE(Abs, tn_abs)          { "Abs", tni_onnx_one, tn_abs, ... }      a map of Tenon's, by one function for all of them

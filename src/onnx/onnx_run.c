@@ -5,8 +5,9 @@
 //   t = Concat(n, [-1])      likewise
 //   y = Reshape(x, t)        x is on the device: recorded there, with the sizes read from the host
 //
-// only the view y reaches the device. The functions of ops_*.c do not know where they run: tni_onnx_in gives a tensor of
-// the call's context, and every op of Tenon computes in the context of its operands.
+// only the view y reaches the device. The functions of ops_*.c do not know where they run:
+// tni_onnx_in gives a tensor of the call's context, and every op of Tenon computes in the context
+// of its operands.
 #include "onnx/onnx_run.h"
 
 #include <stdarg.h>
@@ -19,8 +20,8 @@ static const tni_onnx_static *input_static(const tni_onnx_call *c, int i)
     return &c->r->m->value[c->r->m->use[c->n->use + (uint32_t)i]];
 }
 
-// What is f32 in the file, as the dtype that the model computes in. Numbers beyond the range of f16 are its ends: masks are
-// large and not infinite, so that 0 times one is 0.
+// What is f32 in the file, as the dtype that the model computes in. Numbers beyond the range of f16
+// are its ends: masks are large and not infinite, so that 0 times one is 0.
 tn_tensor *tni_onnx_on_device(const tni_onnx_run *r, tn_tensor *t)
 {
     tn_dtype as = r->m->as;
@@ -28,8 +29,8 @@ tn_tensor *tni_onnx_on_device(const tni_onnx_run *r, tn_tensor *t)
     return tn_cast(as == TN_F16 ? tn_clamp(t, -65504, 65504) : t, as);
 }
 
-// Reads a weight from the file when a node first asks for it: single numbers to the host, others to the device. So memory
-// that one weight gave up for its strips serves the next.
+// Reads a weight from the file when a node first asks for it: single numbers to the host, others to
+// the device. So memory that one weight gave up for its strips serves the next.
 static void load_weight(const tni_onnx_call *c, tni_onnx_value *v, const tni_onnx_static *s)
 {
     bool       one = !s->sparse && tni_onnx_is_single(s->init);
@@ -79,7 +80,8 @@ static tni_onnx_call call_of(tni_onnx_run *r, const tni_onnx_node *n)
 
 static void keep_fixed(tni_onnx_call *c);
 
-// Of weights it is kept as any other result of them is: only those that are read are in memory twice.
+// Of weights it is kept as any other result of them is: only those that are read are in memory
+// twice.
 void tni_onnx_value_make(tni_onnx_run *r, tni_onnx_value *v)
 {
     if (!v->dequantize || v->t || v->host) return;
@@ -88,7 +90,8 @@ void tni_onnx_value_make(tni_onnx_run *r, tni_onnx_value *v)
     if (v->t) keep_fixed(&d);
 }
 
-// A copy of a value, as loops make them, shows no integers: by the time it is read the node may have run again.
+// A copy of a value, as loops make them, shows no integers: by the time it is read the node may
+// have run again.
 bool tni_onnx_dequantizes(const tni_onnx_call *c, int i, tni_onnx_call *by)
 {
     const tni_onnx_value *v = peek(c, i);
@@ -129,7 +132,8 @@ static tn_tensor *other_form(const tni_onnx_value *v, tn_tensor *t)
     return t;
 }
 
-// A value on the host: what was computed there, a weight as the file has it, or what the device is asked for.
+// A value on the host: what was computed there, a weight as the file has it, or what the device is
+// asked for.
 static tn_tensor *on_host(tni_onnx_call *c, int i)
 {
     tni_onnx_value *v = tni_onnx_value_in(c, i);
@@ -142,15 +146,16 @@ static tn_tensor *on_host(tni_onnx_call *c, int i)
     return v->host;
 }
 
-// A call of a function has readers of its own for its inputs; what is no weight can be an output of several calls.
+// A call of a function has readers of its own for its inputs; what is no weight can be an output of
+// several calls.
 bool tni_onnx_is_read_once(tni_onnx_call *c, int i)
 {
     const tni_onnx_static *s = input_static(c, i);
     return tni_wire_size(s->init) && !s->replaceable && s->readers == 1;
 }
 
-// A weight that a node reads on the host comes from the file, and is not read back. One that was given up for its strips
-// is read again.
+// A weight that a node reads on the host comes from the file, and is not read back. One that was
+// given up for its strips is read again.
 tn_tensor *tni_onnx_in(tni_onnx_call *c, int i)
 {
     tni_onnx_value *v = tni_onnx_value_in(c, i);
@@ -162,8 +167,9 @@ tn_tensor *tni_onnx_in(tni_onnx_call *c, int i)
     return c->cx == c->r->host ? on_host(c, i) : tni_onnx_value_tensor(c, v);
 }
 
-// A single number of the host as a number of the recording, which kernels take as an argument: nothing is stored, and
-// what depends on it, such as the scale of an attention, is recognized. NULL, with no error, if it is none.
+// A single number of the host as a number of the recording, which kernels take as an argument:
+// nothing is stored, and what depends on it, such as the scale of an attention, is recognized.
+// NULL, with no error, if it is none.
 static tn_tensor *as_number(tni_onnx_call *c, tn_tensor *t)
 {
     int64_t  size[TN_MAX_RANK], k;
@@ -218,8 +224,9 @@ void tni_onnx_value_out(tni_onnx_call *c, int i, tni_onnx_value value)
     c->r->value[v].product = NULL;
 }
 
-// The host computes in double. A result is rounded to its dtype, as every other program has it, since what follows may cut
-// it to an integer: a logarithm that is 2 in f32 is 1.99999999 in double.
+// The host computes in double. A result is rounded to its dtype, as every other program has it,
+// since what follows may cut it to an integer: a logarithm that is 2 in f32 is 1.99999999 in
+// double.
 static tn_tensor *rounded(tn_tensor *t)
 {
     tn_dtype dt = tn_dtype_of(t);
@@ -348,7 +355,8 @@ bool tni_onnx_attr_reals(tni_onnx_call *c, const char *name, int most, double *v
     return true;
 }
 
-// "onnx_run: model.onnx: node 12 Conv "conv1": why". The first error of a context is the one that is reported.
+// "onnx_run: model.onnx: node 12 Conv "conv1": why". The first error of a context is the one that
+// is reported.
 bool tni_onnx_refuse(tni_onnx_call *c, const char *fmt, ...)
 {
     char    why[500];
@@ -363,8 +371,8 @@ bool tni_onnx_refuse(tni_onnx_call *c, const char *fmt, ...)
 
 // ---- nodes -------------------------------------------------------------------------------------
 
-// Whether an input can be computed with on the host: it is there already, or a weight of a few integers, as sizes are.
-// Weights of real numbers stay on the device, where they may be trained.
+// Whether an input can be computed with on the host: it is there already, or a weight of a few
+// integers, as sizes are. Weights of real numbers stay on the device, where they may be trained.
 static bool is_known(tni_onnx_call *c, int i)
 {
     tni_onnx_value *v = peek(c, i);
@@ -391,8 +399,9 @@ static bool is_done(const tni_onnx_call *c)
     return done;
 }
 
-// What is computed of weights and constants alone is kept for later runs: a transposed embedding can take longer than all
-// the rest. Nothing is kept whose weights are trained, nor more than the budget of results.
+// What is computed of weights and constants alone is kept for later runs: a transposed embedding
+// can take longer than all the rest. Nothing is kept whose weights are trained, nor more than the
+// budget of results.
 static void keep_fixed(tni_onnx_call *c)
 {
     tni_onnx_run *r = c->r;
@@ -453,8 +462,8 @@ tn_tensor *tni_onnx_keep(tni_onnx_call *c, int slot, tn_tensor *t)
     return r->kept[c->n - r->m->node][slot] = t;
 }
 
-// Notes the shapes of what a node gave. Lists have none, and neither has an optional that is empty. A body of a loop has
-// those of its last round.
+// Notes the shapes of what a node gave. Lists have none, and neither has an optional that is empty.
+// A body of a loop has those of its last round.
 static void note_shapes(tni_onnx_call *c)
 {
     for (int i = 0; i < c->nout; i++) {
@@ -471,9 +480,10 @@ static void note_shapes(tni_onnx_call *c)
     }
 }
 
-// Makes the node the layer that runs, by its name or its op: what it records is found under it in profiles, and its
-// errors name it. Names come from the file and may have any bytes, so that they are escaped once, here; the context keeps
-// one copy of each text, which what was recorded may outlive the model with.
+// Makes the node the layer that runs, by its name or its op: what it records is found under it in
+// profiles, and its errors name it. Names come from the file and may have any bytes, so that they
+// are escaped once, here; the context keeps one copy of each text, which what was recorded may
+// outlive the model with.
 static void enter_node(tni_onnx_run *r, const tni_onnx_node *n)
 {
     size_t          at = (size_t)(n - r->m->node);

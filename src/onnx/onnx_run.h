@@ -1,6 +1,6 @@
-// Running a model: its nodes are recorded one after the other as calls of Tenon's own ops. A value may be known on
-// the host, as shapes and what is computed of them are: then its op runs there, on a context of the ref device, and
-// never reaches the device.
+// Running a model: its nodes are recorded one after the other as calls of Tenon's own ops. A value
+// may be known on the host, as shapes and what is computed of them are: then its op runs there, on
+// a context of the ref device, and never reaches the device.
 #ifndef TNI_ONNX_RUN_H
 #define TNI_ONNX_RUN_H
 
@@ -10,8 +10,8 @@
 
 // How many numbers are kept on the host, and at most read as sizes, axes or pads.
 enum { TNI_ONNX_SMALL = 4096, TNI_ONNX_SLOTS = 2 };
-// How many bytes of what is computed of weights alone are kept: more than a transposed embedding of a small model, less
-// than a file of a few bytes could fill a machine with.
+// How many bytes of what is computed of weights alone are kept: more than a transposed embedding of
+// a small model, less than a file of a few bytes could fill a machine with.
 #define TNI_ONNX_KEPT ((int64_t)1 << 30)
 
 // A value while the model runs: nothing, a tensor in one context or in both, or a list of values.
@@ -30,10 +30,12 @@ struct tni_onnx_value {
     bool       strips_turned;
     int64_t    strips_columns;
     tn_tensor *strips;  // of a fixed matrix, or its transpose: see ops_product.c; NULL: none
-    // The DequantizeLinear that gives the value, which has a tensor once anything but a product of bytes reads it; NULL: none.
+    // The DequantizeLinear that gives the value, which has a tensor once anything but a product of
+    // bytes reads it; NULL: none.
     const tni_onnx_node *dequantize;
     const tni_onnx_node *normed;  // the batch norm that the value has passed already; NULL: none
-    // Its product with several matrices side by side (onnx_fuse.c), and the first node that takes columns of it; NULL: none.
+    // Its product with several matrices side by side (onnx_fuse.c), and the first node that takes
+    // columns of it; NULL: none.
     tn_tensor           *product;
     const tni_onnx_node *product_of;
     // Of a product of bytes: the value is sum, of integers, times factor; NULL: none.
@@ -60,7 +62,8 @@ typedef struct {
         [TNI_ONNX_SLOTS];       // by node: what its op computed of weights alone; NULL: nothing yet
     tni_onnx_fusions *fusions;  // nodes that become one; NULL: not looked for yet
     bool              training;
-    // For whoever looks at the model: the shape of each value in the newest run, by number; NULL: no one does.
+    // For whoever looks at the model: the shape of each value in the newest run, by number; NULL:
+    // no one does.
     tni_onnx_seen   *seen;
     const tni_path **path;  // of each node, by which profiles and errors name it; made by and by
 } tni_onnx_run;
@@ -89,7 +92,8 @@ tni_onnx_value *tni_onnx_value_in(const tni_onnx_call *c, int i);
 void            tni_onnx_value_out(tni_onnx_call *c, int i, tni_onnx_value v);
 // Makes the tensor of a value that a DequantizeLinear gives, if it has none yet.
 void tni_onnx_value_make(tni_onnx_run *r, tni_onnx_value *v);
-// The call of the DequantizeLinear that gives input i, if that shows its integers to products; and output 0 becomes one that does.
+// The call of the DequantizeLinear that gives input i, if that shows its integers to products; and
+// output 0 becomes one that does.
 bool tni_onnx_dequantizes(const tni_onnx_call *c, int i, tni_onnx_call *by);
 void tni_onnx_dequantizes_out(tni_onnx_call *c);
 // Output 0, which has its tensor, is a sum of integers times a factor. fixed: that stays as it is.
@@ -98,14 +102,15 @@ void tni_onnx_sum_out(tni_onnx_call *c, tn_tensor *sum, tn_tensor *factor, bool 
 tn_tensor *tni_onnx_dequantize(tni_onnx_call *c);
 // A value as a tensor in the call's context; NULL, reported, if it is none.
 tn_tensor *tni_onnx_value_tensor(tni_onnx_call *c, tni_onnx_value *v);
-// A list of n values, which are nothing yet, until the run ends; false, reported, when memory is out.
+// A list of n values, which are nothing yet, until the run ends; false, reported, when memory is
+// out.
 bool tni_onnx_list(tni_onnx_call *c, size_t n, tni_onnx_value *list);
 // The tensor that is input i, in the call's context; NULL if it is left out or could not be made.
 tn_tensor *tni_onnx_in(tni_onnx_call *c, int i);
 // Gives output i its tensor, of either context; false if it is NULL.
 bool tni_onnx_out(tni_onnx_call *c, int i, tn_tensor *t);
-// Reads input i as integers or real numbers, from 0 to `most`; false, reported, if there are more or they cannot be read.
-// An input that is left out has -1 of them.
+// Reads input i as integers or real numbers, from 0 to `most`; false, reported, if there are more
+// or they cannot be read. An input that is left out has -1 of them.
 bool tni_onnx_ints(tni_onnx_call *c, int i, int most, int64_t *v, int *n);
 bool tni_onnx_reals(tni_onnx_call *c, int i, int most, double *v, int *n);
 // Attributes, or what they are if the node has none.
@@ -123,30 +128,32 @@ bool tni_onnx_is_constant(tni_onnx_call *c, int i);
 bool tni_onnx_is_read_once(tni_onnx_call *c, int i);
 // Whether inputs from .. to - 1 are weights, or computed of weights alone, that stay as they are.
 bool tni_onnx_is_fixed(const tni_onnx_call *c, int from, int to);
-// What the node has kept in a slot since an earlier run, or NULL; keeps t there, which is computed of fixed inputs, unless the
-// budget is spent. Returns t.
+// What the node has kept in a slot since an earlier run, or NULL; keeps t there, which is computed
+// of fixed inputs, unless the budget is spent. Returns t.
 tn_tensor *tni_onnx_kept(const tni_onnx_call *c, int slot);
 tn_tensor *tni_onnx_keep(tni_onnx_call *c, int slot, tn_tensor *t);
-// Lets go of input i, a weight that only this node reads, whose place something kept has taken. It is read from the file again if the
-// node asks for it.
+// Lets go of input i, a weight that only this node reads, whose place something kept has taken. It
+// is read from the file again if the node asks for it.
 void tni_onnx_give_up(tni_onnx_call *c, int i);
 // Makes output `to` the value that input `from` is.
 bool tni_onnx_copy(tni_onnx_call *c, int to, int from);
 // Reports why the node cannot run, after its name; false.
 bool tni_onnx_refuse(tni_onnx_call *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// The TensorProto.DataType of input i where it is one that is kept in a wider dtype, or 0; output i becomes such a one.
+// The TensorProto.DataType of input i where it is one that is kept in a wider dtype, or 0; output i
+// becomes such a one.
 int  tni_onnx_narrow_in(const tni_onnx_call *c, int i);
 void tni_onnx_narrow_out(tni_onnx_call *c, int i, int type);
 // Whether elements of a type are kept in a wider dtype, and as what; *bits: of one in a file.
 bool tni_onnx_is_narrow(int64_t type, tn_dtype *dt, int *bits);
 // Writes count elements of such a type, packed from the low bits of each byte on, as that dtype.
 void tni_onnx_widen(int type, const unsigned char *packed, int64_t count, void *to);
-// x as elements of such a type, kept in that dtype. Beyond its range it saturates, or a float becomes a NaN. round: of powers
-// of two (type 24).
+// x as elements of such a type, kept in that dtype. Beyond its range it saturates, or a float
+// becomes a NaN. round: of powers of two (type 24).
 tn_tensor *tni_onnx_narrowed(tn_tensor *x, int type, bool saturate, tni_wire round);
 
-// A tensor of a SparseTensorProto, with its zeros, and of a TensorProto, in a context. NULL, reported, on failure.
+// A tensor of a SparseTensorProto, with its zeros, and of a TensorProto, in a context. NULL,
+// reported, on failure.
 tn_tensor *tni_onnx_sparse(tni_onnx_model *m, tn_ctx *cx, tni_wire sparse);
 tn_tensor *tni_onnx_tensor(tni_onnx_model *m, tn_ctx *cx, tni_wire tensor);
 // Whether a TensorProto has one element.

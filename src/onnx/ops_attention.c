@@ -1,4 +1,5 @@
-// Attention in its kinds, and rotary positions: of opset 23 on, of previews, and what com.microsoft's are made of.
+// Attention in its kinds, and rotary positions: of opset 23 on, of previews, and what
+// com.microsoft's are made of.
 //
 // The order of steps is that of the standard; each may be shown as the fourth output:
 //
@@ -7,7 +8,8 @@
 //   scores = scores + mask                        2
 //   weights = softmax(scores)                     3
 //
-// Keys that come before are joined to the new ones; a query at place i then sees those up to past + i.
+// Keys that come before are joined to the new ones; a query at place i then sees those up to past +
+// i.
 #include "onnx/onnx_ops.h"
 
 #include <math.h>
@@ -30,8 +32,9 @@ tn_tensor *tni_onnx_join_heads(tn_tensor *x)
 
 // ---- the core ----------------------------------------------------------------------------------
 
-// What a query may see as a bool (T, S) or (B, 1, T, S): of each batch as many keys as there are, the keys before it, and
-// those in a window around it. A query has the place past + i, or with lengths one of the last T of its batch's keys.
+// What a query may see as a bool (T, S) or (B, 1, T, S): of each batch as many keys as there are,
+// the keys before it, and those in a window around it. A query has the place past + i, or with
+// lengths one of the last T of its batch's keys.
 static tn_tensor *visible(tn_ctx *cx, const tni_onnx_attend *a, int64_t T, int64_t S)
 {
     tn_tensor *i = tn_reshape(tn_arange_i64(cx, TN_I64, 0, T, 1), TN_SHAPE(T, 1)),
@@ -67,7 +70,8 @@ static tn_tensor *long_mask(tn_tensor *mask, int64_t S)
                                         : tn_pad(mask, before, after, -INFINITY);
 }
 
-// Weights of no key at all are 0, not NaN. A sink is one more score of each head, whose weight goes nowhere.
+// Weights of no key at all are 0, not NaN. A sink is one more score of each head, whose weight goes
+// nowhere.
 static tn_tensor *softmax_or_zero(tn_tensor *x, tn_tensor *sink)
 {
     if (sink && x) {
@@ -81,8 +85,9 @@ static tn_tensor *softmax_or_zero(tn_tensor *x, tn_tensor *sink)
     return tn_where(tn_isnan(p), x ? tn_zeros_like(x) : NULL, p);
 }
 
-// Whether Tenon's own attention can say what is seen, so that no mask is made: places of queries are those of all keys, or
-// the last ones, and a window is of the same width at both sides or has nothing at the right.
+// Whether Tenon's own attention can say what is seen, so that no mask is made: places of queries
+// are those of all keys, or the last ones, and a window is of the same width at both sides or has
+// nothing at the right.
 static bool is_plain(const tni_onnx_attend *a, int64_t T, int64_t S)
 {
     bool window = a->left < 0 ? a->right < 0 : a->causal ? a->right < 0 : a->right == a->left;
@@ -90,7 +95,8 @@ static bool is_plain(const tni_onnx_attend *a, int64_t T, int64_t S)
            (a->lengths || !a->past || S == a->past + T || (!a->causal && a->left < 0));
 }
 
-// Without a soft cap and scores it is Tenon's own; otherwise it is spelled out, each step where the standard has it.
+// Without a soft cap and scores it is Tenon's own; otherwise it is spelled out, each step where the
+// standard has it.
 tn_tensor *tni_onnx_attention_of(tni_onnx_attend *a)
 {
     tn_tensor *q = a->q, *k = a->k, *v = a->v;
@@ -132,7 +138,8 @@ tn_tensor *tni_onnx_attention_of(tni_onnx_attend *a)
 
 // ---- the operators -----------------------------------------------------------------------------
 
-// Attention(q, k, v, mask, past k, past v, lengths; is_causal, scale, softcap, heads, windows): y, all keys, all values, scores.
+// Attention(q, k, v, mask, past k, past v, lengths; is_causal, scale, softcap, heads, windows): y,
+// all keys, all values, scores.
 bool tni_onnx_attention(tni_onnx_call *c)
 {
     tn_tensor *q = tni_onnx_in(c, 0), *k = tni_onnx_in(c, 1), *v = tni_onnx_in(c, 2), *shown = NULL;
@@ -182,8 +189,8 @@ static bool modified(tni_onnx_call *c, const char *name, tn_tensor **x)
     return *x != NULL;
 }
 
-// FlexAttention(q, k, v; score_mod, prob_mod, scale): attention with graphs for what is done to scores and to weights. Without
-// them it is Tenon's own.
+// FlexAttention(q, k, v; score_mod, prob_mod, scale): attention with graphs for what is done to
+// scores and to weights. Without them it is Tenon's own.
 bool tni_onnx_flex_attention(tni_onnx_call *c)
 {
     tn_tensor      *q = tni_onnx_in(c, 0);
@@ -221,7 +228,8 @@ bool tni_onnx_flex_attention(tni_onnx_call *c)
 
 // ---- recurrences of tokens ---------------------------------------------------------------------
 
-// What a step of linear attention reads beside its state: sequences in the order of `x` of a step, -1 of those left out.
+// What a step of linear attention reads beside its state: sequences in the order of `x` of a step,
+// -1 of those left out.
 typedef struct {
     int     decay, beta;
     bool    delta;
@@ -229,8 +237,8 @@ typedef struct {
     int64_t groups;
 } linear_rule;
 
-// S' = e^g S + k (beta (v - (e^g S)' k))', o = scale q' S', for each head: S is (B, H, K, V), q (B, H, groups, K), k (B, H, K, 1),
-// v (B, H, 1, V).
+// S' = e^g S + k (beta (v - (e^g S)' k))', o = scale q' S', for each head: S is (B, H, K, V), q (B,
+// H, groups, K), k (B, H, K, 1), v (B, H, 1, V).
 static void linear_step(void *user, tn_tensor **carry, tn_tensor *const *x, tn_tensor **y)
 {
     const linear_rule *r = user;
@@ -250,8 +258,8 @@ static tn_tensor *by_step(tn_tensor *x, tn_dtype dt, int64_t heads, int64_t rows
     return tn_contiguous(tn_transpose(x, 0, 1));
 }
 
-// LinearAttention(q, k, v, state, decay, beta; update_rule, heads, scale): a state of (K, V) for each head of keys, that every
-// token changes and reads.
+// LinearAttention(q, k, v, state, decay, beta; update_rule, heads, scale): a state of (K, V) for
+// each head of keys, that every token changes and reads.
 bool tni_onnx_linear_attention(tni_onnx_call *c)
 {
     tn_tensor *q = tni_onnx_in(c, 0), *k = tni_onnx_in(c, 1), *v = tni_onnx_in(c, 2),
@@ -293,8 +301,9 @@ bool tni_onnx_linear_attention(tni_onnx_call *c)
            tni_onnx_out(c, 1, tn_cast(state, past ? tn_dtype_of(past) : dt));
 }
 
-// CausalConvWithState(x, w, b, past; activation): each channel of x (B, C, T) with k taps of its own, behind the k - 1 places
-// that came before; those are zeros without a past. Gives the last k - 1 places, too.
+// CausalConvWithState(x, w, b, past; activation): each channel of x (B, C, T) with k taps of its
+// own, behind the k - 1 places that came before; those are zeros without a past. Gives the last k -
+// 1 places, too.
 bool tni_onnx_causal_conv_with_state(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0), *w = tni_onnx_in(c, 1), *b = tni_onnx_in(c, 2),
@@ -316,7 +325,8 @@ bool tni_onnx_causal_conv_with_state(tni_onnx_call *c)
 // ---- rotary positions --------------------------------------------------------------------------
 
 // Rotates pairs of x (B, heads, T, D) by cosines and sines (B, T, width / 2).
-// Pairs are an element of each half, or neighbours if interleaved; of a partial width the rest stays.
+// Pairs are an element of each half, or neighbours if interleaved; of a partial width the rest
+// stays.
 tn_tensor *tni_onnx_rotated(tn_tensor *x, tn_tensor *cosine, tn_tensor *sine, int64_t width,
                             bool pairs)
 {
@@ -336,8 +346,8 @@ tn_tensor *tni_onnx_rotated(tn_tensor *x, tn_tensor *cosine, tn_tensor *sine, in
     return width < all ? tn_concat(2, (tn_tensor *[]){ z, rest }, -1) : z;
 }
 
-// RotaryEmbedding(x, cosines, sines, positions; interleaved, num_heads, rotary_embedding_dim): with positions the caches are
-// tables, without them they have a row for each token.
+// RotaryEmbedding(x, cosines, sines, positions; interleaved, num_heads, rotary_embedding_dim): with
+// positions the caches are tables, without them they have a row for each token.
 bool tni_onnx_rotary_embedding(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0), *cosine = tni_onnx_in(c, 1), *sine = tni_onnx_in(c, 2),

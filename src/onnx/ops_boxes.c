@@ -3,9 +3,9 @@
 //   scores  0.9   0.8   0.7         boxes 0 and 1 share 0.6 of their area, 2 lies apart
 //   kept    0           2           with a limit of 0.5
 //
-// Detectors ask this of tens of thousands of boxes, those of different classes moved apart, so that most pairs do not touch.
-// Boxes are sorted once, and each is compared with those that are kept, whose coordinates lie in rows of their own: vectors
-// compare several at once.
+// Detectors ask this of tens of thousands of boxes, those of different classes moved apart, so that
+// most pairs do not touch. Boxes are sorted once, and each is compared with those that are kept,
+// whose coordinates lie in rows of their own: vectors compare several at once.
 #include "onnx/onnx_ops.h"
 
 #include <math.h>
@@ -47,8 +47,9 @@ static int by_score(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-// Whether a kept box from place `from` to `to` shares more than the limit: the area of what two boxes share over that of
-// what they cover together. No branch depends on a box, so that the loop becomes vectors.
+// Whether a kept box from place `from` to `to` shares more than the limit: the area of what two
+// boxes share over that of what they cover together. No branch depends on a box, so that the loop
+// becomes vectors.
 static bool touches(const chosen *c, box b, int64_t from, int64_t to)
 {
     int hit = 0;
@@ -89,8 +90,9 @@ static void choose(chosen *c, candidate *list, int64_t n, int64_t most, float le
 }
 
 // Boxes and scores are read, and chosen on the host.
-// A box is kept if its score is above the threshold and no better box of its class that is kept overlaps it by more than the
-// limit. Rows of the result are (batch, class, box), classes one after the other. Without a number of boxes there are none.
+// A box is kept if its score is above the threshold and no better box of its class that is kept
+// overlaps it by more than the limit. Rows of the result are (batch, class, box), classes one after
+// the other. Without a number of boxes there are none.
 bool tni_onnx_non_max_suppression(tni_onnx_call *c)
 {
     tn_tensor *boxes = tni_onnx_in(c, 0), *scores = tni_onnx_in(c, 1);

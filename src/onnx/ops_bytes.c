@@ -1,11 +1,14 @@
-// Products and convolutions of bytes with scales and zero points. Sums are those of integers, in i32, and exact:
+// Products and convolutions of bytes with scales and zero points. Sums are those of integers, in
+// i32, and exact:
 //
 //   sum (a - p) (b - q) = sum a b - p sum b - q sum a + K p q        over K products
 //
-// so that bytes are multiplied as they are. The sums of weights, with what is added anyway, are kept from run to run.
+// so that bytes are multiplied as they are. The sums of weights, with what is added anyway, are
+// kept from run to run.
 //
-// Operators say so in three ways, which all come here: with i32 as the result (ConvInteger), with bytes (QLinearConv),
-// and with real numbers between a DequantizeLinear and a QuantizeLinear (Q/DQ):
+// Operators say so in three ways, which all come here: with i32 as the result (ConvInteger), with
+// bytes (QLinearConv), and with real numbers between a DequantizeLinear and a QuantizeLinear
+// (Q/DQ):
 //
 //   DequantizeLinear --+                                   The product finds bytes behind its inputs, multiplies
 //   DequantizeLinear --+-- Conv -- QuantizeLinear          those, and leaves its sum and the factor that makes it
@@ -75,8 +78,8 @@ static bool is_bytes(tn_tensor *a, tn_tensor *b)
     return tni_dtype_size(tn_dtype_of(a)) == 1 && tni_dtype_size(tn_dtype_of(b)) == 1;
 }
 
-// The product of two scales, of which that of b may differ along an axis of the sum. Kept in slot 1 where both are of the
-// file, divided by that of y if there is one. *fixed: it was.
+// The product of two scales, of which that of b may differ along an axis of the sum. Kept in slot 1
+// where both are of the file, divided by that of y if there is one. *fixed: it was.
 static tn_tensor *joined_scale(tni_onnx_call *c, tn_tensor *sum, tni_onnx_operand *a, int a_axis,
                                tni_onnx_operand *b, int b_axis, int y_at, bool *fixed)
 {
@@ -94,7 +97,8 @@ static tn_tensor *joined_scale(tni_onnx_call *c, tn_tensor *sum, tni_onnx_operan
 
 // ---- sums --------------------------------------------------------------------------------------
 
-// Ends the scope that t was computed in. The weights in i32, of which sums were made, go with it: four times what they take in bytes.
+// Ends the scope that t was computed in. The weights in i32, of which sums were made, go with it:
+// four times what they take in bytes.
 static tn_tensor *leave(tn_scope *scope, tn_tensor *t)
 {
     if (t && t->scope == scope && !t->owners) t = tn_keep(t);
@@ -102,8 +106,8 @@ static tn_tensor *leave(tn_scope *scope, tn_tensor *t)
     return t;
 }
 
-// -p times the sums of b's columns, minus K q. Sums of weights are kept in slot 0; the product too, with what else is added
-// to it, if p is of the file.
+// -p times the sums of b's columns, minus K q. Sums of weights are kept in slot 0; the product too,
+// with what else is added to it, if p is of the file.
 static tn_tensor *zero_part(tni_onnx_call *c, tni_onnx_left *a, tni_onnx_operand *b, tn_tensor *w,
                             tn_tensor *q, tni_onnx_operand *bias)
 {
@@ -142,8 +146,8 @@ tn_tensor *tni_onnx_byte_product(tni_onnx_call *c, tni_onnx_left *a, tni_onnx_op
     return y;
 }
 
-// What is added to the sums of each channel: the bias, and minus the zero point of x times the sum of the weights. NULL: nothing.
-// Kept in slot 0.
+// What is added to the sums of each channel: the bias, and minus the zero point of x times the sum
+// of the weights. NULL: nothing. Kept in slot 0.
 static tn_tensor *channel_part(tni_onnx_call *c, tn_tensor *y, tn_tensor *w, int64_t pad,
                                tn_tensor *bias, bool fixed)
 {
@@ -161,7 +165,8 @@ static tn_tensor *channel_part(tni_onnx_call *c, tn_tensor *y, tn_tensor *w, int
     return leave(scope, fixed ? tni_onnx_keep(c, 0, more) : more);
 }
 
-// Whether the zero point of x, which pads count as, is known before anything runs; 0 if there is none.
+// Whether the zero point of x, which pads count as, is known before anything runs; 0 if there is
+// none.
 static bool known_pad(tni_onnx_operand *x, int64_t *pad)
 {
     int n;
@@ -170,8 +175,8 @@ static bool known_pad(tni_onnx_operand *x, int64_t *pad)
                                 tni_onnx_ints(&x->call, x->zero, 1, pad, &n));
 }
 
-// The sums of a convolution of bytes, exact, plus a bias. Weights with a zero point, and elements wider than bytes, are
-// centered and added up in f64.
+// The sums of a convolution of bytes, exact, plus a bias. Weights with a zero point, and elements
+// wider than bytes, are centered and added up in f64.
 static tn_tensor *conv_sums(tni_onnx_call *c, tni_onnx_operand *x, tni_onnx_operand *w,
                             tni_onnx_operand *b)
 {
@@ -229,7 +234,8 @@ static bool scaled_out(tni_onnx_call *c, tn_tensor *sum, tn_tensor *scale, int i
     return tni_onnx_out(c, 0, tni_onnx_scaled(sum, scale, tni_onnx_is_zero(&y) ? NULL : zero, dt));
 }
 
-// QLinearMatMul(a, scale, zero, b, scale, zero, scale of y, zero of y). The sum is scaled by one float.
+// QLinearMatMul(a, scale, zero, b, scale, zero, scale of y, zero of y). The sum is scaled by one
+// float.
 bool tni_onnx_q_linear_mat_mul(tni_onnx_call *c)
 {
     tni_onnx_operand a = tni_onnx_operand_of(c, 0, 1, 2), b = tni_onnx_operand_of(c, 3, 4, 5);
@@ -239,7 +245,8 @@ bool tni_onnx_q_linear_mat_mul(tni_onnx_call *c)
     return scaled_out(c, sum, joined_scale(c, sum, &a, -2, &b, -1, 6, &fixed), 7);
 }
 
-// QGemm(a, scale, zero, b, scale, zero, bias, scale of y, zero of y; alpha, transA, transB): without a scale of y real numbers.
+// QGemm(a, scale, zero, b, scale, zero, bias, scale of y, zero of y; alpha, transA, transB):
+// without a scale of y real numbers.
 bool tni_onnx_q_gemm(tni_onnx_call *c)
 {
     tni_onnx_operand a = tni_onnx_operand_of(c, 0, 1, 2), b = tni_onnx_operand_of(c, 3, 4, 5),
@@ -265,8 +272,8 @@ bool tni_onnx_conv_integer(tni_onnx_call *c)
     return tni_onnx_out(c, 0, conv_sums(c, &x, &w, NULL));
 }
 
-// QLinearConv(x, scale, zero, w, scale, zero, scale of y, zero of y, bias). Scales of w may differ by channel; the bias is
-// i32, in units of the sum.
+// QLinearConv(x, scale, zero, w, scale, zero, scale of y, zero of y, bias). Scales of w may differ
+// by channel; the bias is i32, in units of the sum.
 bool tni_onnx_q_linear_conv(tni_onnx_call *c)
 {
     tni_onnx_operand x = tni_onnx_operand_of(c, 0, 1, 2), w = tni_onnx_operand_of(c, 3, 4, 5),
@@ -278,8 +285,9 @@ bool tni_onnx_q_linear_conv(tni_onnx_call *c)
 
 // ---- results in real numbers -------------------------------------------------------------------
 
-// Whether input i is what a DequantizeLinear gives of bytes, with one scale for all, or one for each place of `axis`, if that is
-// not negative. Not in training: the path in real numbers has gradients.
+// Whether input i is what a DequantizeLinear gives of bytes, with one scale for all, or one for
+// each place of `axis`, if that is not negative. Not in training: the path in real numbers has
+// gradients.
 static bool dequantized(tni_onnx_call *c, int i, int axis, tni_onnx_operand *o)
 {
     if (c->cx != c->r->cx || c->r->training || !tni_onnx_dequantizes(c, i, &o->call)) return false;
@@ -292,8 +300,8 @@ static bool dequantized(tni_onnx_call *c, int i, int axis, tni_onnx_operand *o)
     return axis >= 0 && (along == axis || along == axis - tn_rank(t));
 }
 
-// Whether the bias, input i, is integers whose scale is the product of the two others, so that it is added to the sums as it
-// is. Scales of files are rounded, by as much as a product of them is.
+// Whether the bias, input i, is integers whose scale is the product of the two others, so that it
+// is added to the sums as it is. Scales of files are rounded, by as much as a product of them is.
 static bool is_integer_bias(tni_onnx_call *c, int i, tni_onnx_operand *a, tni_onnx_operand *b,
                             tni_onnx_operand *bias)
 {
@@ -320,7 +328,8 @@ static bool is_integer_bias(tni_onnx_call *c, int i, tni_onnx_operand *a, tni_on
     return true;
 }
 
-// Gives output 0 a sum times its factor, and the two with it for a QuantizeLinear, unless more is added.
+// Gives output 0 a sum times its factor, and the two with it for a QuantizeLinear, unless more is
+// added.
 static bool real_out(tni_onnx_call *c, tn_tensor *sum, tn_tensor *factor, bool fixed,
                      tn_tensor *more)
 {

@@ -1,4 +1,5 @@
-// Casts, and elements that Tenon has no dtype for: they are kept in a wider one, which holds every value of theirs.
+// Casts, and elements that Tenon has no dtype for: they are kept in a wider one, which holds every
+// value of theirs.
 //
 //   type                 bits   kept as   values
 //   18, 20  e4m3fnuz, e5m2fnuz    8   f32   of a float of 4 or 5 bits of exponent, without inf and -0
@@ -7,12 +8,14 @@
 //   24      e8m0          8    f32       powers of two
 //   25, 26  u2, i2        2    u8, i8    0 .. 3, -2 .. 1
 //
-// Which of them a value is, is written beside it (tni_onnx_value.type), for casts and scales that ask for it.
+// Which of them a value is, is written beside it (tni_onnx_value.type), for casts and scales that
+// ask for it.
 #include "onnx/onnx_ops.h"
 
 #include <math.h>
 
-// Floats: bits of the mantissa, exponent of the least normal number, the largest number. Integers have none of that.
+// Floats: bits of the mantissa, exponent of the least normal number, the largest number. Integers
+// have none of that.
 static const struct {
     int8_t type, bits, dt, mantissa, least;
     float  most;
@@ -90,7 +93,8 @@ static tn_tensor *low_bits(tn_tensor *x, int bits, tn_dtype dt)
     return tn_cast(y, dt);
 }
 
-// A power of two: the one below, above (the default), or nearest. Neither infinities nor NaN are one.
+// A power of two: the one below, above (the default), or nearest. Neither infinities nor NaN are
+// one.
 static tn_tensor *power_of_two(tn_tensor *x, tni_wire round)
 {
     tn_tensor *p = power_below(x), *up = p;
@@ -142,8 +146,8 @@ int tni_onnx_narrow_in(const tni_onnx_call *c, int i)
     return tni_onnx_is_narrow(type, &dt, &bits) ? (int)type : 0;
 }
 
-// Called after the output has its tensor. Ops that only move elements do not pass the type on: their results are right, and a
-// scale or a cast that asks for the type of one is not.
+// Called after the output has its tensor. Ops that only move elements do not pass the type on:
+// their results are right, and a scale or a cast that asks for the type of one is not.
 void tni_onnx_narrow_out(tni_onnx_call *c, int i, int type)
 {
     int32_t v = i < c->nout ? c->r->m->use[c->n->use + (uint32_t)(c->nin + i)] : TNI_ONNX_NONE;
@@ -151,8 +155,9 @@ void tni_onnx_narrow_out(tni_onnx_call *c, int i, int type)
 }
 
 // A bool is whether a number is not 0; a float becomes an integer without its fraction.
-// What a float out of an integer's range becomes is not defined by the standard; here it is the nearest integer there is, but for
-// integers of less than a byte, of which the low bits are taken. Floats of 8 bits saturate unless the node says otherwise.
+// What a float out of an integer's range becomes is not defined by the standard; here it is the
+// nearest integer there is, but for integers of less than a byte, of which the low bits are taken.
+// Floats of 8 bits saturate unless the node says otherwise.
 static bool cast_to(tni_onnx_call *c, tn_tensor *x, int64_t to)
 {
     tn_dtype dt;

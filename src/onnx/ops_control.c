@@ -1,12 +1,12 @@
-// Control flow and lists. Conditions and counts are read, and each round of a loop is recorded again: what a body gives
-// depends on the round, and most loops of exported models have few.
+// Control flow and lists. Conditions and counts are read, and each round of a loop is recorded
+// again: what a body gives depends on the round, and most loops of exported models have few.
 //
 //   round 0                    round 1
 //   body(0, true, state)   ->  body(1, condition, state')  ->  ...
 //        condition, state', a       condition, state'', b           joined: (a, b, ...)
 //
-// A body's values have numbers of their own, which each round writes again. Lists are made by tni_onnx_list and never
-// change once they are a value: an op that inserts makes a new one.
+// A body's values have numbers of their own, which each round writes again. Lists are made by
+// tni_onnx_list and never change once they are a value: an op that inserts makes a new one.
 #include "onnx/onnx_ops.h"
 
 // Rounds of a loop at most: a file can ask for 2^63.
@@ -74,8 +74,8 @@ static bool append(tni_onnx_call *c, tni_onnx_value *list, tni_onnx_value v, siz
     return true;
 }
 
-// What a loop of no rounds gives: nothing, in the shape and dtype that the body says of its output; a size that it does not
-// say is 0.
+// What a loop of no rounds gives: nothing, in the shape and dtype that the body says of its output;
+// a size that it does not say is 0.
 static tn_tensor *nothing_of(tni_onnx_call *c, uint32_t out)
 {
     tni_wire       a, graph, shape;
@@ -95,8 +95,8 @@ static tn_tensor *nothing_of(tni_onnx_call *c, uint32_t out)
     return tn_zeros(c->cx, dt, rank, size);
 }
 
-// The values of all rounds as one tensor, along a new axis; backwards with reverse. skip: how many outputs the body has before
-// those that the node has.
+// The values of all rounds as one tensor, along a new axis; backwards with reverse. skip: how many
+// outputs the body has before those that the node has.
 static bool stack(tni_onnx_call *c, int i, tni_onnx_value *list, size_t rounds, int axis,
                   bool reverse, int skip)
 {
@@ -114,10 +114,11 @@ static bool stack(tni_onnx_call *c, int i, tni_onnx_value *list, size_t rounds, 
     return ok;
 }
 
-// Loop(M, condition, state...): the body takes (round, condition, state...) and gives (condition, state..., what is joined
-// over all rounds...). What the body computes is on the device, whatever the loop's inputs are.
-// A missing count is no limit, a missing condition is true. Both are read on the host, once a round: a condition that a
-// body computes on the device waits for it.
+// Loop(M, condition, state...): the body takes (round, condition, state...) and gives (condition,
+// state..., what is joined over all rounds...). What the body computes is on the device, whatever
+// the loop's inputs are.
+// A missing count is no limit, a missing condition is true. Both are read on the host, once a
+// round: a condition that a body computes on the device waits for it.
 bool tni_onnx_loop(tni_onnx_call *c)
 {
     const tni_onnx_graph *g    = tni_onnx_subgraph(c->r->m, c->n, "body");
@@ -164,8 +165,8 @@ static bool list_at(tni_onnx_call *c, const char *name, int i, int64_t *v)
     return true;
 }
 
-// Scan(state..., sequences...): the body takes a slice of each sequence, and gives the state and what is joined.
-// Each sequence has an axis and a direction of its own, and so has what is joined.
+// Scan(state..., sequences...): the body takes a slice of each sequence, and gives the state and
+// what is joined. Each sequence has an axis and a direction of its own, and so has what is joined.
 bool tni_onnx_scan(tni_onnx_call *c)
 {
     const tni_onnx_graph *g = tni_onnx_subgraph(c->r->m, c->n, "body");
@@ -289,8 +290,8 @@ bool tni_onnx_sequence_length(tni_onnx_call *c)
     return list && tni_onnx_out(c, 0, tn_from(c->r->host, TN_I64, TN_0D, &n));
 }
 
-// Parts of one size, or of the sizes given; without either of one element, whose axis keepdims 0 drops.
-// A part size that does not divide the axis leaves a smaller last part.
+// Parts of one size, or of the sizes given; without either of one element, whose axis keepdims 0
+// drops. A part size that does not divide the axis leaves a smaller last part.
 bool tni_onnx_split_to_sequence(tni_onnx_call *c)
 {
     tn_tensor     *x    = tni_onnx_in(c, 0);
@@ -319,8 +320,8 @@ bool tni_onnx_split_to_sequence(tni_onnx_call *c)
     return true;
 }
 
-// SequenceMap(list, more...; body): lists of what the body gives for the items at each place, where what is no list is the same
-// for all.
+// SequenceMap(list, more...; body): lists of what the body gives for the items at each place, where
+// what is no list is the same for all.
 bool tni_onnx_sequence_map(tni_onnx_call *c)
 {
     const tni_onnx_graph *g    = tni_onnx_subgraph(c->r->m, c->n, "body");

@@ -7,7 +7,8 @@
 //   taps          0, 0   0, 1   0, 1   1, 1       outside counts as the edge
 //   weights              3/4, 1/4  1/4, 3/4
 //
-// Sizes are known when the op is recorded, so that taps and weights are made on the host, and the device gathers.
+// Sizes are known when the op is recorded, so that taps and weights are made on the host, and the
+// device gathers.
 #include "onnx/onnx_ops.h"
 #include "ops/composite.h"
 
@@ -25,8 +26,8 @@ typedef enum {
     TF_HALF_PIXEL
 } coordinate;
 
-// How one axis of n places becomes one of m. Coordinates are computed in f32, as other programs do: where a place lies
-// between two others decides by its last bit.
+// How one axis of n places becomes one of m. Coordinates are computed in f32, as other programs do:
+// where a place lies between two others decides by its last bit.
 typedef struct {
     int64_t    n, m;
     double     scale, first, last;  // first and last: of a region, for CROP
@@ -40,7 +41,8 @@ typedef struct {
     bool      *outside;  // of CROP: places that have no source
 } axis_plan;
 
-// The coordinate among old places that new place i shows, by the rules of the standard; x is i, s the scale:
+// The coordinate among old places that new place i shows, by the rules of the standard; x is i, s
+// the scale:
 //
 //   half_pixel            (x + 0.5) / s - 0.5      middles of places lie on middles
 //   pytorch_half_pixel    the same, 0 if there is one place
@@ -85,8 +87,8 @@ static double cubic_at(double t, double a)
     return t < 2 ? (((t - 5) * t + 8) * t - 4) * a : 0;
 }
 
-// Taps and weights of new place i. An old place outside counts as the one at the edge, or with `exclude` for nothing.
-// Weights of a filter that is cut at the edge are scaled to add up to 1.
+// Taps and weights of new place i. An old place outside counts as the one at the edge, or with
+// `exclude` for nothing. Weights of a filter that is cut at the edge are scaled to add up to 1.
 static void set_place(axis_plan *p, int64_t i)
 {
     double   x = source_of(p, i), wide = p->antialias && p->scale < 1 ? 1 / p->scale : 1, sum = 0;
@@ -106,8 +108,8 @@ static void set_place(axis_plan *p, int64_t i)
     for (int k = 0; (p->exclude || p->antialias) && k < p->taps; k++) w[k] /= sum;
 }
 
-// Resizes one axis. Antialias widens the filter by as much as the axis shrinks, which takes more taps. Places outside a
-// region have one value.
+// Resizes one axis. Antialias widens the filter by as much as the axis shrinks, which takes more
+// taps. Places outside a region have one value.
 static tn_tensor *resize_axis(tni_onnx_call *c, tn_tensor *x, int axis, axis_plan p, double outside)
 {
     double wide = p.antialias && p.scale < 1 ? 1 / p.scale : 1;
@@ -168,9 +170,10 @@ static void scales_of_sizes(tni_onnx_call *c, tn_tensor *x, int n, const int *ax
     }
 }
 
-// Inputs: x, scales at opset 10; x, roi, scales, sizes from 11 on. Upsample is the first of these with nothing but scales.
-// With scales, the scale that is given enters the coordinates, though the size is rounded down and would give another one.
-// Sizes and scales are of all axes, or of those in the attribute axes; an axis of scale 1 stays as it is.
+// Inputs: x, scales at opset 10; x, roi, scales, sizes from 11 on. Upsample is the first of these
+// with nothing but scales. With scales, the scale that is given enters the coordinates, though the
+// size is rounded down and would give another one. Sizes and scales are of all axes, or of those in
+// the attribute axes; an axis of scale 1 stays as it is.
 bool tni_onnx_resize(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0), *y;

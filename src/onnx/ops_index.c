@@ -1,4 +1,5 @@
-// Operators of several indices, and those whose result has a size that depends on values, for which they wait.
+// Operators of several indices, and those whose result has a size that depends on values, for which
+// they wait.
 //
 //   x (2, 3), indices (4, 2):     rows (i, j) are joined to i * 3 + j, places of x as one line
 //   x (2, 3), indices (4, 1):     rows (i) name lines of 3 elements
@@ -8,7 +9,8 @@
 
 #include <stdlib.h>
 
-// The place in x's first axes, joined to one after `batch` of them, of each row of indices (..., k).
+// The place in x's first axes, joined to one after `batch` of them, of each row of indices (...,
+// k).
 static tn_tensor *joined_index(tn_tensor *x, tn_tensor *index, int batch, int k)
 {
     tn_tensor *at = NULL;
@@ -97,8 +99,8 @@ bool tni_onnx_non_zero(tni_onnx_call *c)
     return tni_onnx_out(c, 0, y ? tn_transpose(y, 0, 1) : NULL);
 }
 
-// The parts of x along an axis where a condition, which may be shorter, is true; without an axis of x as a line.
-// The condition's length may be less than the axis: what is beyond is left out.
+// The parts of x along an axis where a condition, which may be shorter, is true; without an axis of
+// x as a line. The condition's length may be less than the axis: what is beyond is left out.
 bool tni_onnx_compress(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0), *cond = tni_onnx_in(c, 1);
@@ -156,8 +158,9 @@ bool tni_onnx_center_crop_pad(tni_onnx_call *c)
                                                      : tn_pad_i64(x, before, after, 0));
 }
 
-// Places of all taps of all windows in an image of n axes as one line, taps outermost, as the axes of x have them. -1 of
-// those outside is never read: they lie in pads, which the image has around it.
+// Places of all taps of all windows in an image of n axes as one line, taps outermost, as the axes
+// of x have them. -1 of those outside is never read: they lie in pads, which the image has around
+// it.
 static void tap_places(int n, const int64_t *image, const int64_t *block, const int64_t *stride,
                        const int64_t *dilation, const int64_t *windows, int64_t taps, int64_t count,
                        int64_t *at)
@@ -175,8 +178,8 @@ static void tap_places(int n, const int64_t *image, const int64_t *block, const 
 }
 
 // Col2Im(x, image, block; strides, dilations, pads): sums windows up at their places.
-// The inverse of taking windows as columns, but for elements that several windows have. Sums go to a larger image, of which
-// the pads are cut.
+// The inverse of taking windows as columns, but for elements that several windows have. Sums go to
+// a larger image, of which the pads are cut.
 bool tni_onnx_col2im(tni_onnx_call *c)
 {
     enum { AXES = 5 };
@@ -227,8 +230,8 @@ bool tni_onnx_col2im(tni_onnx_call *c)
     return tni_onnx_out(c, 0, tn_pad(x, before, after, 0));
 }
 
-// TensorScatter(past, update, places; axis, mode): a cache with new keys at a place of its own in each batch, in a ring if
-// mode is circular.
+// TensorScatter(past, update, places; axis, mode): a cache with new keys at a place of its own in
+// each batch, in a ring if mode is circular.
 bool tni_onnx_tensor_scatter(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0), *v = tni_onnx_in(c, 1), *at = tni_onnx_in(c, 2);
@@ -295,8 +298,9 @@ static int compare_first(const void *a, const void *b, void *user)
     return (i > j) - (i < j);
 }
 
-// Of n places, sorted: writes for each group of equal lines its first place and count, and for each place its group.
-// Returns how many groups there are, in order of lines or, unsorted, of their first places. order: n more numbers.
+// Of n places, sorted: writes for each group of equal lines its first place and count, and for each
+// place its group. Returns how many groups there are, in order of lines or, unsorted, of their
+// first places. order: n more numbers.
 static int64_t group_lines(line_set *l, int64_t n, bool sorted, int64_t *at, int64_t *order,
                            int64_t *first, int64_t *inverse, int64_t *count)
 {
@@ -323,8 +327,9 @@ static int64_t group_lines(line_set *l, int64_t n, bool sorted, int64_t *at, int
     return groups;
 }
 
-// Unique(x; axis, sorted): lines along an axis, or elements, without those that are there already; where the first of each
-// is, where each place went, and how many there were. Lines are compared on the host.
+// Unique(x; axis, sorted): lines along an axis, or elements, without those that are there already;
+// where the first of each is, where each place went, and how many there were. Lines are compared on
+// the host.
 bool tni_onnx_unique(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0);

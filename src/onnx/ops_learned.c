@@ -9,8 +9,8 @@
 //
 // Of a classifier targets are classes; a file of two classes may have votes for one alone.
 //
-// Weights are lists in attributes. Trees are walked on the host: what a step reads depends on the one before it, and a
-// thousand trees of ten steps take less time than to ask a device for them.
+// Weights are lists in attributes. Trees are walked on the host: what a step reads depends on the
+// one before it, and a thousand trees of ten steps take less time than to ask a device for them.
 #include "onnx/onnx_ops.h"
 
 #include <math.h>
@@ -18,7 +18,8 @@
 
 // ---- lists -------------------------------------------------------------------------------------
 
-// The numbers of a list attribute, or of a tensor in one, as f64, on the heap: *n of them, -1 and NULL if the node has none.
+// The numbers of a list attribute, or of a tensor in one, as f64, on the heap: *n of them, -1 and
+// NULL if the node has none.
 static double *numbers(tni_onnx_call *c, const char *name, int64_t *n)
 {
     static const struct {
@@ -95,7 +96,8 @@ bool tni_onnx_scaler(tni_onnx_call *c)
     return tni_onnx_out(c, 0, scale ? tn_mul(x, scale) : x);
 }
 
-// Normalizer(x; norm): rows over their largest element, the sum of their absolute values, or their length; rows of 0 stay.
+// Normalizer(x; norm): rows over their largest element, the sum of their absolute values, or their
+// length; rows of 0 stay.
 bool tni_onnx_normalizer(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0), *n;
@@ -107,7 +109,8 @@ bool tni_onnx_normalizer(tni_onnx_call *c)
     return tni_onnx_out(c, 0, tn_where(tn_eq_s(n, 0), x, tn_div(x, n)));
 }
 
-// Imputer(x; replaced_value, imputed_values): what stands for a missing number becomes that of its column.
+// Imputer(x; replaced_value, imputed_values): what stands for a missing number becomes that of its
+// column.
 bool tni_onnx_imputer(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0);
@@ -211,8 +214,9 @@ static tn_tensor *transformed(tn_tensor *y, transform how)
     }
 }
 
-// The labels of scores (N, classes), and the scores. Of two classes one may have a score alone, a number around 0 or, with
-// share, a part of 1: it is the one there is, or with `second` the second of two.
+// The labels of scores (N, classes), and the scores. Of two classes one may have a score alone, a
+// number around 0 or, with share, a part of 1: it is the one there is, or with `second` the second
+// of two.
 static bool give_classes(tni_onnx_call *c, tn_tensor *y, const char *labels, bool second,
                          bool share)
 {
@@ -256,7 +260,8 @@ bool tni_onnx_linear_classifier(tni_onnx_call *c)
 
 // ---- trees -------------------------------------------------------------------------------------
 
-// A node: with `next` 0 and 1 the nodes, or below 0 -1 - the leaf, that it leads to where its comparison is false and true.
+// A node: with `next` 0 and 1 the nodes, or below 0 -1 - the leaf, that it leads to where its
+// comparison is false and true.
 typedef struct {
     int32_t feature, next[2];
     uint8_t mode;     // 0 <=, 1 <, 2 >=, 3 >, 4 ==, 5 !=, 6 one of members, 7 none: a leaf
@@ -302,7 +307,8 @@ static bool holds(const forest *f, const tree_node *n, double x)
     return false;
 }
 
-// Adds what all trees say of a row. how: 0 mean, 1 sum, 2 least, 3 largest. A walk of more steps than there are nodes goes round.
+// Adds what all trees say of a row. how: 0 mean, 1 sum, 2 least, 3 largest. A walk of more steps
+// than there are nodes goes round.
 static bool walk(const forest *f, const double *x, int64_t features, int how, double *y)
 {
     for (int64_t t = 0; t < f->targets; t++) y[t] = how == 2 ? INFINITY : how == 3 ? -INFINITY : 0;
@@ -347,7 +353,8 @@ static bool index_votes(forest *f)
 }
 
 // Takes memory for a forest of as many nodes and votes as it says.
-// There are at most as many roots as nodes. What is taken is freed by free_forest, also if it is not all.
+// There are at most as many roots as nodes. What is taken is freed by free_forest, also if it is
+// not all.
 static bool make_forest(tni_onnx_call *c, forest *f)
 {
     tni_heap *h = &c->r->cx->heap;
@@ -396,7 +403,8 @@ static tn_tensor *forest_scores(tni_onnx_call *c, const forest *f, int how, cons
     return y;
 }
 
-// Lists that describe nodes or votes, side by side: `least` of them must be there, all as long as the first. Frees none.
+// Lists that describe nodes or votes, side by side: `least` of them must be there, all as long as
+// the first. Frees none.
 static bool read_lists(tni_onnx_call *c, int n, int least, const char *const *names, double **v,
                        int64_t *count)
 {
@@ -429,8 +437,8 @@ static void read_modes(tni_onnx_call *c, forest *f)
     }
 }
 
-// The place of a node that a tree's id and its own id name: ids of a tree's nodes count from 0, in order. *last: the tree that
-// was found before, at which the search begins.
+// The place of a node that a tree's id and its own id name: ids of a tree's nodes count from 0, in
+// order. *last: the tree that was found before, at which the search begins.
 static int64_t place_of(const forest *f, const double *tree, double id, double node, int64_t *last)
 {
     for (int64_t k = 0; k < f->roots; k++) {
@@ -442,7 +450,8 @@ static int64_t place_of(const forest *f, const double *tree, double id, double n
     return -1;
 }
 
-// Trees as TreeEnsembleRegressor and TreeEnsembleClassifier have them. kind: "target" or "class", which their votes are named by.
+// Trees as TreeEnsembleRegressor and TreeEnsembleClassifier have them. kind: "target" or "class",
+// which their votes are named by.
 static bool read_trees(tni_onnx_call *c, const char *kind, forest *f)
 {
     static const char *const names[] = { "nodes_treeids",
@@ -492,7 +501,8 @@ static double *base_values(tni_onnx_call *c, int64_t *n)
     return v ? v : numbers(c, "base_values_as_tensor", n);
 }
 
-// TreeEnsembleRegressor(x; nodes_*, target_*, n_targets, aggregate_function, base_values, post_transform).
+// TreeEnsembleRegressor(x; nodes_*, target_*, n_targets, aggregate_function, base_values,
+// post_transform).
 bool tni_onnx_tree_ensemble_regressor(tni_onnx_call *c)
 {
     static const char *const how[] = { "AVERAGE", "SUM", "MIN", "MAX" };
@@ -511,8 +521,9 @@ bool tni_onnx_tree_ensemble_regressor(tni_onnx_call *c)
     return tni_onnx_out(c, 0, transformed(y, transform_of(c)));
 }
 
-// TreeEnsembleClassifier(x; nodes_*, class_*, classlabels_int64s, base_values, post_transform): labels, scores. Where all votes are for
-// the first of two classes, there is one score, of the second: a part of 1 if no weight is below 0.
+// TreeEnsembleClassifier(x; nodes_*, class_*, classlabels_int64s, base_values, post_transform):
+// labels, scores. Where all votes are for the first of two classes, there is one score, of the
+// second: a part of 1 if no weight is below 0.
 bool tni_onnx_tree_ensemble_classifier(tni_onnx_call *c)
 {
     forest     f = { .targets = 1 };
@@ -537,7 +548,8 @@ bool tni_onnx_tree_ensemble_classifier(tni_onnx_call *c)
     return y && give_classes(c, y, "classlabels_int64s", single, share);
 }
 
-// The nodes of TreeEnsemble, of lists n, with leaves behind them as nodes of their own; false: reported.
+// The nodes of TreeEnsemble, of lists n, with leaves behind them as nodes of their own; false:
+// reported.
 static bool fill_nodes(tni_onnx_call *c, forest *f, double *const *n, int64_t inner,
                        int64_t members)
 {
@@ -559,8 +571,8 @@ static bool fill_nodes(tni_onnx_call *c, forest *f, double *const *n, int64_t in
     return true;
 }
 
-// TreeEnsemble(x; nodes_*, leaf_*, tree_roots, n_targets, aggregate_function, post_transform), of ai.onnx.ml 5: leaves have lists of
-// their own.
+// TreeEnsemble(x; nodes_*, leaf_*, tree_roots, n_targets, aggregate_function, post_transform), of
+// ai.onnx.ml 5: leaves have lists of their own.
 bool tni_onnx_tree_ensemble(tni_onnx_call *c)
 {
     static const char *const        names[]  = { "nodes_featureids",  "nodes_falsenodeids",

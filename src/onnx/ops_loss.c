@@ -1,6 +1,7 @@
 // Losses, and steps of optimizers: what training graphs end with.
 //
-// Optimizers take a rate, the number of the step, and then lists of n tensors each: all weights, all gradients, all states.
+// Optimizers take a rate, the number of the step, and then lists of n tensors each: all weights,
+// all gradients, all states.
 #include "onnx/onnx_ops.h"
 
 #include <math.h>
@@ -24,7 +25,8 @@ bool tni_onnx_negative_log_likelihood_loss(tni_onnx_call *c)
     return tni_onnx_out(c, 0, tn_nll_with(tni_onnx_in(c, 0), tni_onnx_in(c, 1), class_opts(c)));
 }
 
-// SoftmaxCrossEntropyLoss(x, target, weight; reduction, ignore_index): the loss, and the log-probabilities.
+// SoftmaxCrossEntropyLoss(x, target, weight; reduction, ignore_index): the loss, and the
+// log-probabilities.
 bool tni_onnx_softmax_cross_entropy_loss(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0);
@@ -51,7 +53,8 @@ static tn_tensor *regularized(tni_onnx_call *c, int i, int n)
     return norm != 0 ? tn_add(g, tn_mul_s(tni_onnx_in(c, 2 + i), norm)) : g;
 }
 
-// Adagrad(rate, step, x..., g..., h...; decay_factor, epsilon): h grows by g squared, x moves by g over its root.
+// Adagrad(rate, step, x..., g..., h...; decay_factor, epsilon): h grows by g squared, x moves by g
+// over its root.
 bool tni_onnx_adagrad(tni_onnx_call *c)
 {
     double  rate, eps = tni_onnx_attr_real(c, "epsilon", 1e-6);
@@ -69,8 +72,8 @@ bool tni_onnx_adagrad(tni_onnx_call *c)
     return true;
 }
 
-// Adam(rate, step, x..., g..., v..., h...; alpha, beta, epsilon): running means of g and of its square; the first ones are of few
-// steps, which the rate makes up for.
+// Adam(rate, step, x..., g..., v..., h...; alpha, beta, epsilon): running means of g and of its
+// square; the first ones are of few steps, which the rate makes up for.
 bool tni_onnx_adam(tni_onnx_call *c)
 {
     double rate, a = tni_onnx_attr_real(c, "alpha", 0.9), b = tni_onnx_attr_real(c, "beta", 0.999),

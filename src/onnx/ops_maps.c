@@ -1,4 +1,5 @@
-// Operators that compute each element from those at the same place: arithmetic, comparison, activations.
+// Operators that compute each element from those at the same place: arithmetic, comparison,
+// activations.
 #include "onnx/onnx_ops.h"
 
 // The map of the node's row.
@@ -7,7 +8,8 @@ bool tni_onnx_one(tni_onnx_call *c)
     return tni_onnx_out(c, 0, tni_onnx_op_at(c->n->row)->one(tni_onnx_in(c, 0)));
 }
 
-// Before opset 7 the second operand broadcasts only if an attribute says so, from the axis in another.
+// Before opset 7 the second operand broadcasts only if an attribute says so, from the axis in
+// another.
 static tn_tensor *second(tni_onnx_call *c, tn_tensor *a)
 {
     tn_tensor *b    = tni_onnx_in(c, 1);
@@ -82,8 +84,8 @@ bool tni_onnx_pow(tni_onnx_call *c)
     return tni_onnx_out(c, 0, tn_cast(tn_pow(a, tn_dtype_of(b) == dt ? b : tn_cast(b, dt)), dt));
 }
 
-// Bounds are inputs from opset 11 on. The lower one first: if it is the larger one, the result is the upper one.
-// A bound that is left out is none; a NaN stays a NaN.
+// Bounds are inputs from opset 11 on. The lower one first: if it is the larger one, the result is
+// the upper one. A bound that is left out is none; a NaN stays a NaN.
 bool tni_onnx_clip(tni_onnx_call *c)
 {
     tn_tensor *y = tni_onnx_in(c, 0);
@@ -159,7 +161,8 @@ bool tni_onnx_selu(tni_onnx_call *c)
     return tni_onnx_out(c, 0, tn_mul_s(tn_elu(tni_onnx_in(c, 0), alpha), gamma));
 }
 
-// HardSigmoid(x; alpha, beta): alpha x + beta within 0 .. 1; alpha is 0.2 here, not 1/6 as in PyTorch.
+// HardSigmoid(x; alpha, beta): alpha x + beta within 0 .. 1; alpha is 0.2 here, not 1/6 as in
+// PyTorch.
 bool tni_onnx_hard_sigmoid(tni_onnx_call *c)
 {
     double alpha = tni_onnx_attr_real(c, "alpha", 0.2), beta = tni_onnx_attr_real(c, "beta", 0.5);
@@ -192,7 +195,8 @@ bool tni_onnx_swi_glu(tni_onnx_call *c)
 }
 
 // The slope broadcasts to x; in old files a slope of (C) is of channels.
-// From opset 7 on the slope must have as many axes as it needs to broadcast: (C, 1, 1) for channels of images.
+// From opset 7 on the slope must have as many axes as it needs to broadcast: (C, 1, 1) for channels
+// of images.
 bool tni_onnx_prelu(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0), *slope = tni_onnx_in(c, 1);

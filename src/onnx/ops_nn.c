@@ -1,14 +1,15 @@
 // Operators of networks: convolutions, pools, normalizations.
 //
-// The windows of an axis of 5 places, kernel 3, stride 2, pads 1 before and after, with ceil_mode or without:
+// The windows of an axis of 5 places, kernel 3, stride 2, pads 1 before and after, with ceil_mode
+// or without:
 //
 //   place      -1  0  1  2  3  4  5  (6)
 //   window 0    [------]
 //   window 1          [------]
 //   window 2                [------]       and with stride 3 and ceil_mode one from 5 on, if it started before the pad
 //
-// What Tenon's own pools cannot say (pads that differ, rounding up, places of maxima) is said with tn_window: an axis of
-// windows and one of taps, over which a reduction runs.
+// What Tenon's own pools cannot say (pads that differ, rounding up, places of maxima) is said with
+// tn_window: an axis of windows and one of taps, over which a reduction runs.
 #include "onnx/onnx_ops.h"
 
 #include <math.h>
@@ -34,7 +35,8 @@ static bool sizes(tni_onnx_call *c, const char *name, int n, int64_t *v, int64_t
     return true;
 }
 
-// SAME: as many results as x has steps; the odd one of the pads is at the end (UPPER) or at the start (LOWER).
+// SAME: as many results as x has steps; the odd one of the pads is at the end (UPPER) or at the
+// start (LOWER).
 static void pad_same(tni_onnx_windows *w, tn_tensor *x, bool upper)
 {
     for (int i = 0; i < w->n; i++) {
@@ -88,7 +90,8 @@ static tn_tensor *pad_places(tn_tensor *x, const tni_onnx_windows *w, double v)
     return tn_pad(x, before, after, v);
 }
 
-// The options of Tenon's convolutions: 0 in them is the entry before, so that no padding has a name of its own.
+// The options of Tenon's convolutions: 0 in them is the entry before, so that no padding has a name
+// of its own.
 static tn_conv_opts conv_opts(const tni_onnx_windows *w, int64_t groups, bool padded)
 {
     tn_conv_opts o = { .groups = groups };
@@ -128,7 +131,8 @@ tn_tensor *tni_onnx_convolve_bytes(tni_onnx_call *c, tn_tensor *x, tn_tensor *w,
     return tn_conv_i32(x, w, pad, conv_opts(&k, tni_onnx_attr_int(c, "group", 1), around));
 }
 
-// Conv(x, w, b; kernel_shape, strides, pads, dilations, group, auto_pad). Of bytes with scales it is a convolution of bytes.
+// Conv(x, w, b; kernel_shape, strides, pads, dilations, group, auto_pad). Of bytes with scales it
+// is a convolution of bytes.
 bool tni_onnx_conv(tni_onnx_call *c)
 {
     tni_onnx_operand x, w;
@@ -139,10 +143,10 @@ bool tni_onnx_conv(tni_onnx_call *c)
     return tni_onnx_out(c, 0, tni_onnx_convolve(c, tni_onnx_in(c, 0), tni_onnx_in(c, 1), b));
 }
 
-// Computed without pads, then cut at both ends; output_padding adds places at the far end, output_shape says how many
-// are left.
-// The weight is (inputs, outputs / group, taps). Of output_shape the pads follow: their odd place is cut at the start,
-// with SAME_UPPER at the end.
+// Computed without pads, then cut at both ends; output_padding adds places at the far end,
+// output_shape says how many are left.
+// The weight is (inputs, outputs / group, taps). Of output_shape the pads follow: their odd place
+// is cut at the start, with SAME_UPPER at the end.
 bool tni_onnx_conv_transpose(tni_onnx_call *c)
 {
     tn_tensor       *x = tni_onnx_in(c, 0), *w = tni_onnx_in(c, 1), *b = tni_onnx_in(c, 2), *y;
@@ -178,8 +182,8 @@ bool tni_onnx_conv_transpose(tni_onnx_call *c)
 
 // ---- pools -------------------------------------------------------------------------------------
 
-// Rounding up adds the last window where it starts inside x or the pad before it: pads more at the end, which counts for
-// nothing.
+// Rounding up adds the last window where it starts inside x or the pad before it: pads more at the
+// end, which counts for nothing.
 static void round_up(tni_onnx_windows *w, tn_tensor *x, int64_t *extra)
 {
     for (int i = 0; i < w->n; i++) {
@@ -216,8 +220,8 @@ static double lowest(tn_dtype dt)
     return tni_is_float(dt) ? -INFINITY : dt == TN_U8 ? 0 : -128;
 }
 
-// Where the maximum of each window is in x, as if all of x were one line: a window of places, then the first largest
-// element.
+// Where the maximum of each window is in x, as if all of x were one line: a window of places, then
+// the first largest element.
 static tn_tensor *places_of_max(tn_tensor *x, const tni_onnx_windows *w, bool columns)
 {
     int64_t    plane = 1, size[5];
@@ -244,8 +248,8 @@ static tn_tensor *places_of_max(tn_tensor *x, const tni_onnx_windows *w, bool co
 }
 
 // Pads of -inf, or the lowest integer, are never the maximum. The plain case is Tenon's own pool.
-// The second output has places in x as one line of all its elements, batch and channels among them, by rows or, with
-// storage_order, by columns of the plane.
+// The second output has places in x as one line of all its elements, batch and channels among them,
+// by rows or, with storage_order, by columns of the plane.
 bool tni_onnx_max_pool(tni_onnx_call *c)
 {
     tn_tensor       *x = tni_onnx_in(c, 0), *y;
@@ -273,8 +277,8 @@ bool tni_onnx_max_pool(tni_onnx_call *c)
     return tni_onnx_out(c, 1, places_of_max(x, &w, tni_onnx_attr_int(c, "storage_order", 0) != 0));
 }
 
-// The mean of a window is its sum over the number of elements that count: those of x, with count_include_pad also
-// the pads, never what rounding up adds.
+// The mean of a window is its sum over the number of elements that count: those of x, with
+// count_include_pad also the pads, never what rounding up adds.
 // Rounding up adds places that never count, not even with count_include_pad.
 tn_tensor *tni_onnx_averages(tni_onnx_call *c, tn_tensor *x)
 {
@@ -381,10 +385,11 @@ bool tni_onnx_global_lp_pool(tni_onnx_call *c)
 
 // ---- normalizations ----------------------------------------------------------------------------
 
-// In training form the statistics of the batch; momentum weighs the old ones, and the variance is that of the batch
-// itself, not of what it was drawn from.
-// Momentum weighs the old statistics: 0.9 here is 0.1 in PyTorch. Files of exporters have the training form only if they
-// were made for training. A model whose layer is in training normalizes by the batch as PyTorch's own layer does.
+// In training form the statistics of the batch; momentum weighs the old ones, and the variance is
+// that of the batch itself, not of what it was drawn from.
+// Momentum weighs the old statistics: 0.9 here is 0.1 in PyTorch. Files of exporters have the
+// training form only if they were made for training. A model whose layer is in training normalizes
+// by the batch as PyTorch's own layer does.
 bool tni_onnx_batch_normalization(tni_onnx_call *c)
 {
     if (tni_onnx_value_in(c, 0) && tni_onnx_value_in(c, 0)->normed == c->n)
@@ -429,7 +434,8 @@ static int axes_from(tni_onnx_call *c, tn_tensor *x)
 }
 
 // The mean and the inverse of the deviation are outputs too.
-// Scale and bias broadcast: they may have fewer axes than are normalized. Statistics are computed in f32.
+// Scale and bias broadcast: they may have fewer axes than are normalized. Statistics are computed
+// in f32.
 bool tni_onnx_layer_normalization(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0), *w = tni_onnx_in(c, 1), *b = tni_onnx_in(c, 2);

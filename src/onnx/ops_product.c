@@ -1,10 +1,11 @@
-// Products with weights. One row times a matrix reads each weight once, so that memory decides: its columns are kept in
-// strips, one after the other, which is the order they are read in.
+// Products with weights. One row times a matrix reads each weight once, so that memory decides: its
+// columns are kept in strips, one after the other, which is the order they are read in.
 //
 //   w (2, 6), strips of 3 columns      0 1 2 3 4 5        0 1 2 6 7 8  3 4 5 9 a b
 //                                      6 7 8 9 a b
 //
-// A product with strips is one of a batch, x (1, K) with each of (N / S, K, S). It gives (N / S, 1, S), which is y.
+// A product with strips is one of a batch, x (1, K) with each of (N / S, K, S). It gives (N / S, 1,
+// S), which is y.
 #include "base/pool.h"
 #include "engine/engine.h"
 #include "onnx/onnx_ops.h"
@@ -12,8 +13,8 @@
 #include <string.h>
 
 enum {
-    // Columns of a strip: two cache lines. Of a 768 x 3072 matrix a Neoverse-N1 core reads 11 GB/s by rows, 17 GB/s in
-    // strips of 32, 13 in strips of 64.
+    // Columns of a strip: two cache lines. Of a 768 x 3072 matrix a Neoverse-N1 core reads 11 GB/s
+    // by rows, 17 GB/s in strips of 32, 13 in strips of 64.
     STRIP = 32,
     // Elements from which on a matrix is more than caches hold, and worth a copy.
     LARGE = 1 << 18
@@ -27,8 +28,9 @@ typedef struct {
     int         threads;
 } strips_job;
 
-// Writes a strip of `columns` whose elements are beside each other down a column, as in a transposed matrix: a cache line of
-// every column, then the next. bytes is a constant at every call.
+// Writes a strip of `columns` whose elements are beside each other down a column, as in a
+// transposed matrix: a cache line of every column, then the next. bytes is a constant at every
+// call.
 static inline __attribute__((always_inline)) void turn_strip(const strips_job *j, const char *from,
                                                              char *to, int64_t columns,
                                                              const int64_t bytes)
@@ -72,8 +74,9 @@ static bool write_strips(void *to, size_t bytes, void *user)
     return true;
 }
 
-// The strips of a matrix (K, N): (N / S, K, S). They are written once, from wherever the elements are: as ops, turning and
-// padding would each be a copy, which most of a model's first run would go into.
+// The strips of a matrix (K, N): (N / S, K, S). They are written once, from wherever the elements
+// are: as ops, turning and padding would each be a copy, which most of a model's first run would go
+// into.
 static tn_tensor *make_strips(tn_tensor *w)
 {
     tn_ctx    *cx = tn_ctx_of(w);
@@ -96,9 +99,9 @@ static bool is_one_row(tn_tensor *x, int64_t k)
     return tn_rank(x) > 0 && tn_size(x, -1) == k && tn_count(x) == k;
 }
 
-// Makes the strips of input i, a weight that stays as it is, on a device that reads memory as a core does. They are kept
-// with the value, instead of the matrix where nothing else reads that: a later run of many rows reads it from the file
-// again. False where there are none, with no error.
+// Makes the strips of input i, a weight that stays as it is, on a device that reads memory as a
+// core does. They are kept with the value, instead of the matrix where nothing else reads that: a
+// later run of many rows reads it from the file again. False where there are none, with no error.
 static bool keep_strips(tni_onnx_call *c, int i, bool turned)
 {
     tni_onnx_value *v = tni_onnx_value_in(c, i);
@@ -119,8 +122,8 @@ static bool keep_strips(tni_onnx_call *c, int i, bool turned)
     return true;
 }
 
-// One row times the matrix that input i is, turned or not, by its strips: (1, ..., K) becomes (1, ..., N). NULL, with no
-// error, if x has more rows or there are no strips.
+// One row times the matrix that input i is, turned or not, by its strips: (1, ..., K) becomes (1,
+// ..., N). NULL, with no error, if x has more rows or there are no strips.
 static tn_tensor *one_row(tni_onnx_call *c, tn_tensor *x, int i, bool turned)
 {
     tni_onnx_value *v = tni_onnx_value_in(c, i);
@@ -139,8 +142,8 @@ static tn_tensor *one_row(tni_onnx_call *c, tn_tensor *x, int i, bool turned)
     return v->strips_columns == size[rank - 1] ? y : tn_slice(y, -1, 0, v->strips_columns, 1);
 }
 
-// MatMul(a, b): stacks of matrices broadcast, vectors are rows or columns, as in NumPy. Of bytes with scales it is a product of
-// bytes.
+// MatMul(a, b): stacks of matrices broadcast, vectors are rows or columns, as in NumPy. Of bytes
+// with scales it is a product of bytes.
 bool tni_onnx_mat_mul(tni_onnx_call *c)
 {
     tni_onnx_operand qa, qb;
@@ -151,8 +154,9 @@ bool tni_onnx_mat_mul(tni_onnx_call *c)
     return tni_onnx_out(c, 0, y ? y : tn_matmul(a, tni_onnx_in(c, 1)));
 }
 
-// Gemm(a, b, c; alpha, beta, transA, transB): alpha * a' * b' + beta * c, where c has any shape that broadcasts to the
-// result. The usual form, alpha and beta 1 and b transposed, is a linear layer; files of PyTorch have it.
+// Gemm(a, b, c; alpha, beta, transA, transB): alpha * a' * b' + beta * c, where c has any shape
+// that broadcasts to the result. The usual form, alpha and beta 1 and b transposed, is a linear
+// layer; files of PyTorch have it.
 bool tni_onnx_gemm(tni_onnx_call *c)
 {
     double alpha = tni_onnx_attr_real(c, "alpha", 1), beta = tni_onnx_attr_real(c, "beta", 1);

@@ -1,5 +1,6 @@
-// Quantized operators: numbers as small integers with a scale and a zero point, one for the tensor, for each place of an
-// axis, or for each block along it. Products of integers are exact: they are computed in i32.
+// Quantized operators: numbers as small integers with a scale and a zero point, one for the tensor,
+// for each place of an axis, or for each block along it. Products of integers are exact: they are
+// computed in i32.
 //
 //   x   -1.0   0.0   0.6     scale 0.01, zero 128
 //   q   28     128   188     round(x / scale) + zero, within 0 .. 255
@@ -11,7 +12,8 @@
 
 #include <math.h>
 
-// Shapes a parameter so that it broadcasts to x: (n) along an axis, or blocks of an axis, each repeated.
+// Shapes a parameter so that it broadcasts to x: (n) along an axis, or blocks of an axis, each
+// repeated.
 tn_tensor *tni_onnx_along(tni_onnx_call *c, tn_tensor *x, tn_tensor *p, int axis, int64_t block)
 {
     int64_t size[TN_MAX_RANK];
@@ -25,8 +27,8 @@ tn_tensor *tni_onnx_along(tni_onnx_call *c, tn_tensor *x, tn_tensor *p, int axis
     return tn_reshape(p, tn_rank(x), size);
 }
 
-// round(x / scale) + zero; the cast has what is beyond the limits of dt at them. Divided, not multiplied by the inverse, which
-// differs where the quotient is halfway between two integers.
+// round(x / scale) + zero; the cast has what is beyond the limits of dt at them. Divided, not
+// multiplied by the inverse, which differs where the quotient is halfway between two integers.
 // Halves go to the even integer, before the zero point is added.
 static tn_tensor *quantize(tn_tensor *x, tn_tensor *scale, tn_tensor *zero, tn_dtype dt)
 {
@@ -36,7 +38,8 @@ static tn_tensor *quantize(tn_tensor *x, tn_tensor *scale, tn_tensor *zero, tn_d
     return tn_cast(y, dt);
 }
 
-// The same to a type that is kept in a wider dtype: integers at the limits of their bits, floats as casts have them.
+// The same to a type that is kept in a wider dtype: integers at the limits of their bits, floats as
+// casts have them.
 static bool quantize_narrow(tni_onnx_call *c, tn_tensor *x, tn_tensor *scale, tn_tensor *zero,
                             int type)
 {
@@ -54,8 +57,9 @@ static bool quantize_narrow(tni_onnx_call *c, tn_tensor *x, tn_tensor *scale, tn
     return true;
 }
 
-// Whether x is the sum of a product of bytes that is quantized to bytes with one scale: see ops_bytes.c. Then the factor of the
-// sum is divided by the scale, once, and each sum multiplied by that, as QLinearConv has it.
+// Whether x is the sum of a product of bytes that is quantized to bytes with one scale: see
+// ops_bytes.c. Then the factor of the sum is divided by the scale, once, and each sum multiplied by
+// that, as QLinearConv has it.
 static tn_tensor *quantize_sum(tni_onnx_call *c, tn_tensor *scale, tn_tensor *zero, tn_dtype dt)
 {
     const tni_onnx_value *v = tni_onnx_value_in(c, 0);
@@ -91,8 +95,8 @@ bool tni_onnx_quantize_linear(tni_onnx_call *c)
     return quantize_narrow(c, wide, scale, zero, (int)type);
 }
 
-// (x - zero) * scale. The difference of integers is one of i32, and of bytes one of f32, which is exact and saves conversions
-// of what was rounded just before.
+// (x - zero) * scale. The difference of integers is one of i32, and of bytes one of f32, which is
+// exact and saves conversions of what was rounded just before.
 tn_tensor *tni_onnx_dequantize(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0), *scale = tni_onnx_in(c, 1), *zero = tni_onnx_in(c, 2);
@@ -115,8 +119,8 @@ tn_tensor *tni_onnx_dequantize(tni_onnx_call *c)
     return tn_cast(tn_mul(tn_cast(y, TN_F32), tn_cast(scale, TN_F32)), dt);
 }
 
-// Whether products may take the integers behind the result: bytes, or i32 as biases are, with scales in f32 that are not
-// trained and not of blocks.
+// Whether products may take the integers behind the result: bytes, or i32 as biases are, with
+// scales in f32 that are not trained and not of blocks.
 static bool shows_integers(tni_onnx_call *c)
 {
     const tni_onnx_value *x = tni_onnx_value_in(c, 0), *s = tni_onnx_value_in(c, 1);
@@ -129,8 +133,8 @@ static bool shows_integers(tni_onnx_call *c)
     return dt == TN_I8 || dt == TN_U8 || dt == TN_I32;
 }
 
-// DequantizeLinear(x, scale, zero; axis, block_size, output_dtype). On the device its result is computed if anything but a
-// product of bytes reads it.
+// DequantizeLinear(x, scale, zero; axis, block_size, output_dtype). On the device its result is
+// computed if anything but a product of bytes reads it.
 bool tni_onnx_dequantize_linear(tni_onnx_call *c)
 {
     bool shows = tni_onnx_has(c, 0) && tni_onnx_has(c, 1) && shows_integers(c);
@@ -142,7 +146,8 @@ bool tni_onnx_dequantize_linear(tni_onnx_call *c)
 }
 
 // A range that has 0 in it, as u8; of zeros alone the scale is 1.
-// The range is that of the values; scale and zero point are results too, for the product that follows.
+// The range is that of the values; scale and zero point are results too, for the product that
+// follows.
 static tn_tensor *quantize_by_range(tn_tensor *x, tn_tensor **scale, tn_tensor **zero)
 {
     tn_tensor *lo = tn_minimum_s(tn_min_all(x), 0), *hi = tn_maximum_s(tn_max_all(x), 0),
@@ -234,7 +239,8 @@ static tn_tensor *channels_back(tn_tensor *x, bool last)
     return n && last ? tn_permute(x, n, order) : x;
 }
 
-// QLinearAveragePool and QLinearGlobalAveragePool(x, scale, zero, scale of y, zero of y; channels_last).
+// QLinearAveragePool and QLinearGlobalAveragePool(x, scale, zero, scale of y, zero of y;
+// channels_last).
 bool tni_onnx_q_linear_average_pool(tni_onnx_call *c)
 {
     bool last = tni_onnx_attr_int(c, "channels_last", 0) != 0;
@@ -286,7 +292,8 @@ bool tni_onnx_mat_mul_integer_to_float(tni_onnx_call *c)
                         6);
 }
 
-// DynamicQuantizeMatMul(a, b, scale of b, zero of b, bias): a as bytes by its range, as DynamicQuantizeLinear has it.
+// DynamicQuantizeMatMul(a, b, scale of b, zero of b, bias): a as bytes by its range, as
+// DynamicQuantizeLinear has it.
 bool tni_onnx_dynamic_quantize_mat_mul(tni_onnx_call *c)
 {
     tni_onnx_operand b = tni_onnx_operand_of(c, 1, 2, 3);

@@ -1,5 +1,5 @@
-// Recurrent layers. Those with the usual activations are Tenon's own; the others are spelled out, a step that tn_scan
-// runs over the axis of time.
+// Recurrent layers. Those with the usual activations are Tenon's own; the others are spelled out, a
+// step that tn_scan runs over the axis of time.
 //
 // Weights of an LSTM, of H units and I inputs, and where they go:
 //
@@ -9,7 +9,8 @@
 // T steps, B sequences, H units.
 #include "onnx/onnx_ops.h"
 
-// Blocks of H rows in another order: gates of ONNX (i o f c; z r h) in that of Tenon (i f g o; r z n).
+// Blocks of H rows in another order: gates of ONNX (i o f c; z r h) in that of Tenon (i f g o; r z
+// n).
 static tn_tensor *reorder(tn_tensor *w, int gates, int64_t h)
 {
     static const int lstm[] = { 0, 2, 3, 1 }, gru[] = { 1, 0, 2 };
@@ -60,7 +61,8 @@ static tn_tensor *activate(const activation *a, tn_tensor *x)
     return tni_wire_is(a->name, "Affine") ? line : tn_clamp(line, 0, 1);
 }
 
-// Reads n activations of a direction, whose alphas and betas stand in lists of their own: those that use one take the next.
+// Reads n activations of a direction, whose alphas and betas stand in lists of their own: those
+// that use one take the next.
 static bool read_activations(tni_onnx_call *c, int d, int n, activation *out)
 {
     static const unsigned char sigmoid[] = "Sigmoid", tanhs[] = "Tanh";
@@ -136,7 +138,8 @@ static tn_tensor *lstm_step(const steps *s, tn_tensor *x, tn_tensor *h, tn_tenso
     return tn_mul(activate(&s->f[0], clipped(s, g[1])), activate(&s->f[2], *cell));
 }
 
-// z and r are sums of products; with linear_before_reset r multiplies the product of the state, otherwise the state.
+// z and r are sums of products; with linear_before_reset r multiplies the product of the state,
+// otherwise the state.
 static tn_tensor *gru_step(const steps *s, tn_tensor *x, tn_tensor *h)
 {
     tn_tensor *zr = tn_add(tn_slice(x, -1, 0, 2 * s->h, 1),
@@ -149,7 +152,8 @@ static tn_tensor *gru_step(const steps *s, tn_tensor *x, tn_tensor *h)
     return tn_add(tn_mul(tn_rsub_s(z, 1), n), tn_mul(z, h));
 }
 
-// One step for tn_scan: x[0] is the product with this step's inputs, x[1], if there are lengths, whether a sequence goes on.
+// One step for tn_scan: x[0] is the product with this step's inputs, x[1], if there are lengths,
+// whether a sequence goes on.
 static void one_step(void *user, tn_tensor **carry, tn_tensor *const *x, tn_tensor **y)
 {
     const steps *s = user;

@@ -1,13 +1,14 @@
 // Operators along axes: reductions, softmax, indices of extremes, running sums, order.
 //
-// Axes of reductions are attributes in old files and inputs in new ones, from opset 13 on for ReduceSum and from 18 on
-// for the others. No axes means all of them, or with noop_with_empty_axes none.
+// Axes of reductions are attributes in old files and inputs in new ones, from opset 13 on for
+// ReduceSum and from 18 on for the others. No axes means all of them, or with noop_with_empty_axes
+// none.
 #include "onnx/onnx_ops.h"
 
 #include <math.h>
 
-// The axes of a reduction: an attribute in old files, an input from opset `since` on. false: reported. n 0: all;
-// *none: the result is x itself.
+// The axes of a reduction: an attribute in old files, an input from opset `since` on. false:
+// reported. n 0: all; *none: the result is x itself.
 // An axis may be negative, which the reductions know.
 static bool reduced_axes(tni_onnx_call *c, int since, int *axes, int *n, bool *none)
 {
@@ -38,7 +39,8 @@ static bool reduce(tni_onnx_call *c, int since, reduce_axes *f, tn_tensor *(*bef
                         y && tn_dtype_of(y) != tn_dtype_of(x) ? tn_cast(y, tn_dtype_of(x)) : y);
 }
 
-// The largest of nothing is what is less than all: -inf, the lowest integer, false. The axis becomes one of such elements.
+// The largest of nothing is what is less than all: -inf, the lowest integer, false. The axis
+// becomes one of such elements.
 static tn_tensor *or_least(tn_tensor *x, int n, const int *axes, bool lowest)
 {
     int64_t  size[TN_MAX_RANK];
@@ -66,7 +68,8 @@ static tn_tensor *min_of(tn_tensor *x, int n, const int *axes, bool keep)
     return tn_min_axes(tn_count(x) ? x : or_least(x, n, axes, false), n, axes, keep);
 }
 
-// The operators: from which opset axes are an input, the reduction, and what is done before and after it.
+// The operators: from which opset axes are an input, the reduction, and what is done before and
+// after it.
 // clang-format off
 #define REDUCTION(name, since, f, before, after) \
     bool tni_onnx_reduce_##name(tni_onnx_call *c) { return reduce(c, since, f, before, after); }
@@ -152,8 +155,8 @@ bool tni_onnx_arg_min(tni_onnx_call *c)
 }
 
 // Running sums or products, also from the other end, also without the element itself.
-// The axis is an input. From the other end is that of the flipped tensor, flipped; without the element itself all move by
-// one place, behind what is the result of nothing.
+// The axis is an input. From the other end is that of the flipped tensor, flipped; without the
+// element itself all move by one place, behind what is the result of nothing.
 static bool running(tni_onnx_call *c, tn_tensor *(*f)(tn_tensor *x, int axis), int64_t nothing)
 {
     tn_tensor *x = tni_onnx_in(c, 0), *y;

@@ -1,7 +1,7 @@
 // Operators that read an image between its places: regions, grids that are learned, pools undone.
 //
-// A region of RoiAlign, two cells by two, two samples by two in each cell; every sample is the mean of the four places
-// around it, weighed by how near they are:
+// A region of RoiAlign, two cells by two, two samples by two in each cell; every sample is the mean
+// of the four places around it, weighed by how near they are:
 //
 //   +-------+-------+
 //   | o   o | o   o |      o   a sample, at (p + (i + 0.5) / 2) * cell for cells p and samples i
@@ -45,7 +45,8 @@ static bool set_samples(tni_onnx_call *c, samples *s, tn_tensor *first, tn_tenso
     return s->at != NULL;
 }
 
-// The two places beside a coordinate and their weights; weights are 0 farther than one place outside.
+// The two places beside a coordinate and their weights; weights are 0 farther than one place
+// outside.
 static void beside(const samples *s, int64_t n, tn_tensor *at[2], tn_tensor *w[2])
 {
     tn_tensor *inside = tn_cast(tn_logical_and(tn_ge_s(s->at, -1), tn_le_s(s->at, (double)n)),
@@ -65,8 +66,8 @@ static tn_tensor *along(tn_tensor *x, bool rows)
 }
 
 // RoiAlign(x, regions, batches; mode, output_height, output_width, sampling_ratio, spatial_scale,
-// coordinate_transformation_mode): the mean, or the maximum, of samples in each cell of a region, between four places each.
-// The maximum is over the four places, too, each times its weight.
+// coordinate_transformation_mode): the mean, or the maximum, of samples in each cell of a region,
+// between four places each. The maximum is over the four places, too, each times its weight.
 bool tni_onnx_roi_align(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0), *roi = tni_onnx_in(c, 1), *batch = tni_onnx_in(c, 2),
@@ -118,7 +119,8 @@ bool tni_onnx_roi_align(tni_onnx_call *c)
 
 // ---- DeformConv --------------------------------------------------------------------------------
 
-// Coordinates, in -1 .. 1 over n places, of every tap and place: (taps of both axes, out...) plus the offsets of an axis.
+// Coordinates, in -1 .. 1 over n places, of every tap and place: (taps of both axes, out...) plus
+// the offsets of an axis.
 static tn_tensor *tap_places(tn_tensor *offset, const tni_onnx_windows *k, int i,
                              const int64_t *out, int64_t n)
 {
@@ -134,9 +136,9 @@ static tn_tensor *tap_places(tn_tensor *offset, const tni_onnx_windows *k, int i
     return tn_add_s(tn_div_s(tn_add_s(tn_mul_s(tn_add(at, offset), 2), 1), (double)n), -1);
 }
 
-// DeformConv(x, w, offset, b, mask): a convolution of an image whose taps are moved, each at each place, by offsets, and
-// weighed by a mask. Offsets are (N, groups * kh * kw * 2, H', W'), rows before columns. The image is sampled on a grid of
-// (taps * H', W') places; the rest is a product.
+// DeformConv(x, w, offset, b, mask): a convolution of an image whose taps are moved, each at each
+// place, by offsets, and weighed by a mask. Offsets are (N, groups * kh * kw * 2, H', W'), rows
+// before columns. The image is sampled on a grid of (taps * H', W') places; the rest is a product.
 bool tni_onnx_deform_conv(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0), *w = tni_onnx_in(c, 1), *offset = tni_onnx_in(c, 2),
@@ -167,8 +169,9 @@ bool tni_onnx_deform_conv(tni_onnx_call *c)
 
 // ---- MaxUnpool ---------------------------------------------------------------------------------
 
-// MaxUnpool(x, places, shape; kernel_shape, strides, pads): zeros but for x at places of all elements in one line, as MaxPool
-// gives them. The line is that of the sizes that follow from the windows; a larger shape has it at its start.
+// MaxUnpool(x, places, shape; kernel_shape, strides, pads): zeros but for x at places of all
+// elements in one line, as MaxPool gives them. The line is that of the sizes that follow from the
+// windows; a larger shape has it at its start.
 bool tni_onnx_max_unpool(tni_onnx_call *c)
 {
     tn_tensor       *x = tni_onnx_in(c, 0), *at = tni_onnx_in(c, 1), *y;

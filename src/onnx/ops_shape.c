@@ -1,7 +1,8 @@
 // Operators that move elements or say where they are: shapes, views, joins, pads, indices.
 //
-// In files of old opsets what are inputs now are attributes: sizes of Reshape until 5, ranges of Slice until 10, pads
-// until 11, axes of Squeeze and Unsqueeze and sizes of Split until 13. Either way they are numbers of the host.
+// In files of old opsets what are inputs now are attributes: sizes of Reshape until 5, ranges of
+// Slice until 10, pads until 11, axes of Squeeze and Unsqueeze and sizes of Split until 13. Either
+// way they are numbers of the host.
 #include "onnx/onnx_ops.h"
 
 #include <math.h>
@@ -37,8 +38,8 @@ bool tni_onnx_size(tni_onnx_call *c)
 }
 
 // The value of a Constant: of few numbers on the host.
-// Besides a tensor it may be a number or a list of numbers, from opset 12 on. Strings are refused. Exporters write a
-// constant for each number of shape arithmetic, hundreds in a detector.
+// Besides a tensor it may be a number or a list of numbers, from opset 12 on. Strings are refused.
+// Exporters write a constant for each number of shape arithmetic, hundreds in a detector.
 bool tni_onnx_constant(tni_onnx_call *c)
 {
     tni_wire a;
@@ -74,7 +75,8 @@ static bool shape_input(tni_onnx_call *c, int i, int64_t *size, int *rank)
     return *rank >= 0 || tni_onnx_refuse(c, "input %d is missing", i);
 }
 
-// ConstantOfShape(shape; value): on the host if it is small, as a shape that is computed further is.
+// ConstantOfShape(shape; value): on the host if it is small, as a shape that is computed further
+// is.
 bool tni_onnx_constant_of_shape(tni_onnx_call *c)
 {
     int64_t  size[TN_MAX_RANK];
@@ -241,8 +243,8 @@ bool tni_onnx_tile(tni_onnx_call *c)
     return tni_onnx_out(c, 0, tn_repeat(x, n, times));
 }
 
-// A slice along one axis. Ends far out are cut to the axis; stepping down, the end before the first element is -1,
-// which tn_slice spells TN_TO_END.
+// A slice along one axis. Ends far out are cut to the axis; stepping down, the end before the first
+// element is -1, which tn_slice spells TN_TO_END.
 static tn_tensor *slice(tn_tensor *x, int axis, int64_t first, int64_t last, int64_t step)
 {
     int64_t n = tn_size(x, axis);
@@ -256,8 +258,9 @@ static tn_tensor *slice(tn_tensor *x, int axis, int64_t first, int64_t last, int
 }
 
 // Slice(x, starts, ends, axes, steps): one view for each axis.
-// Starts and ends count from the end if negative, and may lie far outside: exporters write INT64_MAX for "to the end", and
-// INT64_MIN for "past the first" where the step is negative. Without axes the first ones are meant.
+// Starts and ends count from the end if negative, and may lie far outside: exporters write
+// INT64_MAX for "to the end", and INT64_MIN for "past the first" where the step is negative.
+// Without axes the first ones are meant.
 bool tni_onnx_slice(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0);
@@ -303,7 +306,8 @@ bool tni_onnx_concat(tni_onnx_call *c)
 }
 
 // Parts of given sizes, or as many as there are outputs, of which the last may be smaller.
-// Seven places in four parts are 2, 2, 2 and 1. Before opset 18 the parts must be equal, which is the same rule.
+// Seven places in four parts are 2, 2, 2 and 1. Before opset 18 the parts must be equal, which is
+// the same rule.
 bool tni_onnx_split(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0);
@@ -342,10 +346,11 @@ static tn_tensor *wrapped(tni_onnx_call *c, tn_tensor *x, int axis, int64_t befo
     return tn_index_select(x, axis, tn_remainder(at, tn_full_like_i64(at, n)));
 }
 
-// Pads are all begins, then all ends; an input from opset 11 on. Modes that repeat elements first cut what negative
-// pads remove.
-// The numbers are all begins and then all ends, not pairs. Reflecting leaves the edge out, edge repeats it, wrap takes what is
-// at the other end. With axes, from opset 18 on, only those are padded.
+// Pads are all begins, then all ends; an input from opset 11 on. Modes that repeat elements first
+// cut what negative pads remove.
+// The numbers are all begins and then all ends, not pairs. Reflecting leaves the edge out, edge
+// repeats it, wrap takes what is at the other end. With axes, from opset 18 on, only those are
+// padded.
 bool tni_onnx_pad(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0);
@@ -447,7 +452,8 @@ bool tni_onnx_scatter_elements(tni_onnx_call *c)
 }
 
 // Indices out of range give rows without a one.
-// An index of -1 is the last class. Values are (off, on), in the dtype of the result; indices may be floats.
+// An index of -1 is the last class. Values are (off, on), in the dtype of the result; indices may
+// be floats.
 bool tni_onnx_one_hot(tni_onnx_call *c)
 {
     tn_tensor *index = tni_onnx_in(c, 0), *values = tni_onnx_in(c, 2);
@@ -494,7 +500,8 @@ bool tni_onnx_eye_like(tni_onnx_call *c)
 }
 
 // Channels to pixels: in blocks of channels (DCR), or with the factors innermost (CRD).
-// The two modes differ in which axis of the channels is the outer one: DCR is TensorFlow's, CRD PyTorch's.
+// The two modes differ in which axis of the channels is the outer one: DCR is TensorFlow's, CRD
+// PyTorch's.
 bool tni_onnx_depth_to_space(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0);

@@ -76,7 +76,8 @@ bool tni_onnx_stft(tni_onnx_call *c)
     return tni_onnx_out(c, 0, y ? tn_cast(y, tn_dtype_of(x)) : NULL);
 }
 
-// Gives a matrix of numbers that were made on the host, in the dtype that the node asks for; frees them.
+// Gives a matrix of numbers that were made on the host, in the dtype that the node asks for; frees
+// them.
 static bool give_numbers(tni_onnx_call *c, int rank, const int64_t *size, double *v)
 {
     tn_dtype dt = TN_F32;
@@ -87,7 +88,8 @@ static bool give_numbers(tni_onnx_call *c, int rank, const int64_t *size, double
     return ok;
 }
 
-// a0 - a1 cos(t) + a2 cos(2 t), where t goes once around in `size` steps, or in one less if it is not periodic.
+// a0 - a1 cos(t) + a2 cos(2 t), where t goes once around in `size` steps, or in one less if it is
+// not periodic.
 static bool cosine_window(tni_onnx_call *c, double a0, double a1, double a2)
 {
     int64_t size;
@@ -104,7 +106,8 @@ static bool cosine_window(tni_onnx_call *c, double a0, double a1, double a2)
     return give_numbers(c, TN_SHAPE(size), v);
 }
 
-// The three windows differ in their weights alone. Those of Hamming's are as fractions in the standard.
+// The three windows differ in their weights alone. Those of Hamming's are as fractions in the
+// standard.
 bool tni_onnx_hann_window(tni_onnx_call *c)
 {
     return cosine_window(c, 0.5, 0.5, 0);
@@ -120,8 +123,9 @@ bool tni_onnx_blackman_window(tni_onnx_call *c)
     return cosine_window(c, 0.42, 0.5, 0.08);
 }
 
-// MelWeightMatrix(bands, length, rate, lowest, highest): (length / 2 + 1, bands). Bands are triangles whose middles are at
-// equal distances on the mel scale, each from the middle of the one before to that of the one behind it.
+// MelWeightMatrix(bands, length, rate, lowest, highest): (length / 2 + 1, bands). Bands are
+// triangles whose middles are at equal distances on the mel scale, each from the middle of the one
+// before to that of the one behind it.
 bool tni_onnx_mel_weight_matrix(tni_onnx_call *c)
 {
     double p[5];

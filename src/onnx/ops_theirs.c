@@ -1,14 +1,16 @@
-// com.microsoft's operators of transformers: what ONNX Runtime's optimizer and its exporters of language models write.
+// com.microsoft's operators of transformers: what ONNX Runtime's optimizer and its exporters of
+// language models write.
 //
-// Keys and values of a language model, two rows of which the first is one token longer, in room for six:
+// Keys and values of a language model, two rows of which the first is one token longer, in room for
+// six:
 //
 //   past      a b c d . .          total 5, one new token a row
 //             a b c . . .
 //   present   a b c d e .          row 0: 5 keys, the new one at place 4
 //             a b c d . .          row 1: 4 keys, the new one at place 3
 //
-// Lengths are on the device, so that rows of a batch may differ without a wait; what the longest row has is a number of the
-// host, as ONNX Runtime wants it, too.
+// Lengths are on the device, so that rows of a batch may differ without a wait; what the longest
+// row has is a number of the host, as ONNX Runtime wants it, too.
 //
 // B batch, T queries, S keys, H heads, D width of a head.
 #include "onnx/onnx_ops.h"
@@ -41,7 +43,8 @@ bool tni_onnx_quick_gelu(tni_onnx_call *c)
                         tn_mul(x, tn_sigmoid(tn_mul_s(x, tni_onnx_attr_real(c, "alpha", 1.702)))));
 }
 
-// An activation by name, with its numbers: those of FusedConv are a list, those of FusedGemm attributes.
+// An activation by name, with its numbers: those of FusedConv are a list, those of FusedGemm
+// attributes.
 static tn_tensor *activated(tni_onnx_call *c, tn_tensor *y)
 {
     tni_wire name = tni_onnx_attr_text(c, "activation");
@@ -102,7 +105,8 @@ bool tni_onnx_fused_gemm(tni_onnx_call *c)
     return tni_onnx_out(c, 0, activated(c, y));
 }
 
-// The numbers of packed bytes, `bits` each, the low bits first: (..., n) as (..., n * 8 / bits) in f32.
+// The numbers of packed bytes, `bits` each, the low bits first: (..., n) as (..., n * 8 / bits) in
+// f32.
 static tn_tensor *unpacked(tn_tensor *x, int bits)
 {
     tn_tensor *part[4], *mask;
@@ -119,8 +123,9 @@ static tn_tensor *unpacked(tn_tensor *x, int bits)
 //   zero point 8            6, -3
 //   scale 0.1               0.6, -0.3
 //
-// MatMulNBits(a, b, scales, zeros, g_idx, bias; K, N, bits, block_size): b (N, blocks, bytes of a block), with a scale and a zero
-// point for each block of a row, the zero points packed as b is, or real numbers. The weights are unpacked once and kept.
+// MatMulNBits(a, b, scales, zeros, g_idx, bias; K, N, bits, block_size): b (N, blocks, bytes of a
+// block), with a scale and a zero point for each block of a row, the zero points packed as b is, or
+// real numbers. The weights are unpacked once and kept.
 bool tni_onnx_mat_mul_n_bits(tni_onnx_call *c)
 {
     tn_tensor *a = tni_onnx_in(c, 0), *w = tni_onnx_kept(c, 0);
@@ -159,7 +164,8 @@ static tn_tensor *normed(tn_tensor *x, tn_tensor *w, tn_tensor *b, double eps, b
     return rms ? tn_rms_norm(x, 1, w, eps) : tn_layer_norm(x, 1, w, b, eps);
 }
 
-// SkipLayerNormalization(x, skip, scale, b, bias; epsilon): the norm of x + skip + bias, which is the fourth output.
+// SkipLayerNormalization(x, skip, scale, b, bias; epsilon): the norm of x + skip + bias, which is
+// the fourth output.
 bool tni_onnx_skip_layer_normalization(tni_onnx_call *c)
 {
     tn_tensor *x = with_bias(c, tn_add(tni_onnx_in(c, 0), tni_onnx_in(c, 1)), 4);
@@ -178,8 +184,8 @@ bool tni_onnx_skip_simplified_layer_normalization(tni_onnx_call *c)
            tni_onnx_out(c, 3, x);
 }
 
-// EmbedLayerNormalization(ids, segments, words, places, segment words, scale, b, mask, positions; epsilon): the norm of the sum of
-// embeddings; how many tokens of each row are no padding; the sum.
+// EmbedLayerNormalization(ids, segments, words, places, segment words, scale, b, mask, positions;
+// epsilon): the norm of the sum of embeddings; how many tokens of each row are no padding; the sum.
 bool tni_onnx_embed_layer_normalization(tni_onnx_call *c)
 {
     tn_tensor *ids = tni_onnx_in(c, 0), *segments = tni_onnx_in(c, 1), *mask = tni_onnx_in(c, 7),
@@ -199,8 +205,8 @@ bool tni_onnx_embed_layer_normalization(tni_onnx_call *c)
 
 // ---- attention ---------------------------------------------------------------------------------
 
-// RotaryEmbedding(x, positions, cosines, sines; interleaved, num_heads, rotary_embedding_dim): positions (B, T), or one, at which
-// all rows start.
+// RotaryEmbedding(x, positions, cosines, sines; interleaved, num_heads, rotary_embedding_dim):
+// positions (B, T), or one, at which all rows start.
 bool tni_onnx_theirs_rotary_embedding(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0), *at = tni_onnx_in(c, 1), *cosine = tni_onnx_in(c, 2),
@@ -221,8 +227,9 @@ bool tni_onnx_theirs_rotary_embedding(tni_onnx_call *c)
     return tni_onnx_out(c, 0, flat ? tni_onnx_join_heads(x) : x);
 }
 
-// A mask of keys as one of scores: (B) lengths, (B, S) which keys count, (B, T, S) for each query. What is hidden has the least
-// score instead of none, as ONNX Runtime has it, so that a row without any key is a mean.
+// A mask of keys as one of scores: (B) lengths, (B, S) which keys count, (B, T, S) for each query.
+// What is hidden has the least score instead of none, as ONNX Runtime has it, so that a row without
+// any key is a mean.
 static tn_tensor *mask_of(tni_onnx_call *c, int i, int64_t S)
 {
     tn_tensor *m      = tni_onnx_in(c, i);
@@ -250,8 +257,9 @@ static tn_tensor *behind(tn_tensor *past, tn_tensor *x)
     return past && x ? tn_concat(2, (tn_tensor *[]){ past, x }, 2) : x;
 }
 
-// MultiHeadAttention(q, k, v, bias, key mask, added to scores, past k, past v; num_heads, scale, unidirectional): q is (B, T, H D), or
-// (B, T, H, 3, D) with keys and values in it; k likewise (B, S, H, 2, D) with values, or already (B, H, S, D).
+// MultiHeadAttention(q, k, v, bias, key mask, added to scores, past k, past v; num_heads, scale,
+// unidirectional): q is (B, T, H D), or (B, T, H, 3, D) with keys and values in it; k likewise (B,
+// S, H, 2, D) with values, or already (B, H, S, D).
 bool tni_onnx_multi_head_attention(tni_onnx_call *c)
 {
     tn_tensor *q = tni_onnx_in(c, 0), *k = tni_onnx_in(c, 1), *v = tni_onnx_in(c, 2),
@@ -290,8 +298,8 @@ bool tni_onnx_multi_head_attention(tni_onnx_call *c)
            tni_onnx_out(c, 1, a.k) && tni_onnx_out(c, 2, a.v);
 }
 
-// Attention(x, w, b, mask, past, added to scores; num_heads, unidirectional, qkv_hidden_sizes, scale): q, k and v are one product of
-// x; past and present are (2, B, H, S, D).
+// Attention(x, w, b, mask, past, added to scores; num_heads, unidirectional, qkv_hidden_sizes,
+// scale): q, k and v are one product of x; past and present are (2, B, H, S, D).
 bool tni_onnx_theirs_attention(tni_onnx_call *c)
 {
     tn_tensor *x = tni_onnx_in(c, 0), *w = tni_onnx_in(c, 1), *past = tni_onnx_in(c, 4), *part[3];
@@ -317,14 +325,16 @@ bool tni_onnx_theirs_attention(tni_onnx_call *c)
     return c->nout < 2 || tni_onnx_out(c, 1, tn_stack(2, (tn_tensor *[]){ a.k, a.v }, 0));
 }
 
-// What GroupQueryAttention knows of places: of each row how many keys there are in all, and where its new ones go.
+// What GroupQueryAttention knows of places: of each row how many keys there are in all, and where
+// its new ones go.
 typedef struct {
     tn_tensor *all, *first;  // (B), i64
     int64_t    total;        // of the longest row
     bool       prompt;       // nothing came before
 } places;
 
-// Past keys with new ones behind those of each row, in room for `total` of them. A past that is longer already has that room.
+// Past keys with new ones behind those of each row, in room for `total` of them. A past that is
+// longer already has that room.
 static tn_tensor *appended(tn_tensor *past, tn_tensor *x, const places *p)
 {
     int64_t before[4] = { 0 }, after[4] = { 0 }, size[4], room = past ? tn_size(past, 2) : 0;
@@ -339,9 +349,10 @@ static tn_tensor *appended(tn_tensor *past, tn_tensor *x, const places *p)
     return tn_scatter(past, 2, tn_expand(i, 4, size), x);
 }
 
-// GroupQueryAttention(q, k, v, past k, past v, keys of each row - 1, keys of the longest row, cosines, sines, positions, added to
-// scores, sinks; num_heads, kv_num_heads, scale, softcap, local_window_size, do_rotary, rotary_interleaved): q may have keys and
-// values behind its own heads.
+// GroupQueryAttention(q, k, v, past k, past v, keys of each row - 1, keys of the longest row,
+// cosines, sines, positions, added to scores, sinks; num_heads, kv_num_heads, scale, softcap,
+// local_window_size, do_rotary, rotary_interleaved): q may have keys and values behind its own
+// heads.
 bool tni_onnx_group_query_attention(tni_onnx_call *c)
 {
     tn_tensor *q = tni_onnx_in(c, 0), *k = tni_onnx_in(c, 1), *v = tni_onnx_in(c, 2),

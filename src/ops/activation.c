@@ -29,8 +29,8 @@ tn_tensor *tn_prelu(tn_tensor *x, tn_tensor *w)
     return tn_where(tn_gt_s(x, 0), x, tn_mul(x, tn_cast(w, tn_dtype_of(x))));
 }
 
-// a (exp(w / b) - 1) below 0. expm1 keeps the digits near 0; above 0 it gets 0, so that it does not overflow in the
-// branch not taken.
+// a (exp(w / b) - 1) below 0. expm1 keeps the digits near 0; above 0 it gets 0, so that it does not
+// overflow in the branch not taken.
 static tn_tensor *elu(tn_tensor *w, double a, double b)
 {
     tn_tensor *above = tn_gt_s(w, 0), *below = tn_where(above, tni_number_like(w, 0), w);
@@ -225,7 +225,8 @@ static void drop_bounds(tn_dtype dt, tni_num *lo, tni_num *hi)
     if (!is_above(most, *hi)) *hi = tni_num_of(INFINITY);
 }
 
-// By the two maps that do it, where no gradient is recorded: libraries compute them behind their calls.
+// By the two maps that do it, where no gradient is recorded: libraries compute them behind their
+// calls.
 static tn_tensor *clamp_floats(const char *op, tn_tensor *x, tni_num lo, tni_num hi)
 {
     tn_tensor *y = x;

@@ -360,7 +360,8 @@ tn_tensor *tn_attention(tn_tensor *q, tn_tensor *k, tn_tensor *v, tn_attention_o
                           .drops   = o.dropout != 0,
                           .dropout = o.dropout } };
     if (o.dropout > 0 && o.dropout < 1) {
-        // Numbers begin with a counter here, so ranks whose items do not draw others than one process would.
+        // Numbers begin with a counter here, so ranks whose items do not draw others than one
+        // process would.
         int64_t weights = tni_shape_count(e.rank, e.lead) * tn_size(q, -2) * tn_size(k, -2), shift;
         attr.attention.key     = cx->seed;
         attr.attention.counter = tni_random_reserve_items(cx, TN_F32, weights, e.lead[0], &shift);

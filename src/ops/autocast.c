@@ -1,11 +1,11 @@
 // Autocast: under a mode of 16 bits, products take their f32 operands in 16 bits and ops that need
 // the range or the digits of f32 take theirs in f32, each by the column of its row in ops.def or by
-// a line in the composite op, as PyTorch's lists have it. f64 is never touched, and what is recorded
-// is plain casts: gradients, planner and devices know nothing of the mode.
+// a line in the composite op, as PyTorch's lists have it. f64 is never touched, and what is
+// recorded is plain casts: gradients, planner and devices know nothing of the mode.
 //
 // Casts are made once. A weight has its copy in 16 bits beside its store (low of tni_store), where
-// it stays until the weight is written; an optimizer's update writes the next one (optim/flat.c). Of
-// any other value the cast is shared by the products that read it, as long as it lives (low of
+// it stays until the weight is written; an optimizer's update writes the next one (optim/flat.c).
+// Of any other value the cast is shared by the products that read it, as long as it lives (low of
 // tni_node).
 #include "ops/ops.h"
 
@@ -31,9 +31,9 @@ tn_dtype tni_autocast_dtype(const tn_ctx *cx, tni_autocast how, tn_dtype dt)
 
 // ---- casts that are made once ------------------------------------------------------------------
 
-// Whether the copy of x's store is worth keeping, since x outlives the steps that use it: a parameter,
-// or all of a value that the program made once and does not write. Of other values, as part of a
-// large one or what every step writes, just what is used is cast.
+// Whether the copy of x's store is worth keeping, since x outlives the steps that use it: a
+// parameter, or all of a value that the program made once and does not write. Of other values, as
+// part of a large one or what every step writes, just what is used is cast.
 static bool is_weight(const tn_tensor *x)
 {
     const tni_store *s   = x->store;
@@ -43,9 +43,10 @@ static bool is_weight(const tn_tensor *x)
     return x->leaf || tni_low_is_valid(s) || (all && !s->written);
 }
 
-// Makes the copy of all of x's store, without history: gradients go to the leaf by its mark. It is part of no
-// layer's call and shares no kernel with its readers, so that those are computed by the kernels of later steps, for
-// which it is there: where a library adds a bias itself, it rounds less often than where a kernel does.
+// Makes the copy of all of x's store, without history: gradients go to the leaf by its mark. It is
+// part of no layer's call and shares no kernel with its readers, so that those are computed by the
+// kernels of later steps, for which it is there: where a library adds a bias itself, it rounds less
+// often than where a kernel does.
 static bool make_low(tn_tensor *x, tn_dtype dt)
 {
     tn_ctx   *cx     = x->cx;

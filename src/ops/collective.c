@@ -1,15 +1,16 @@
-// Collectives: all_reduce, all_gather, reduce_scatter, broadcast. Each is a call that runs alone and may fail, as a
-// user's op with functions is, so it is one: the row `custom`, with the functions of this file.
+// Collectives: all_reduce, all_gather, reduce_scatter, broadcast. Each is a call that runs alone
+// and may fail, as a user's op with functions is, so it is one: the row `custom`, with the
+// functions of this file.
 //
-// The order in which ranks run them has to be the same on all, while a plan runs its steps in any order that their
-// inputs allow. So each reads the world's token and makes the next one:
+// The order in which ranks run them has to be the same on all, while a plan runs its steps in any
+// order that their inputs allow. So each reads the world's token and makes the next one:
 //
 //   y1, token1 = all_reduce(x1, token0)
 //   y2, token2 = all_reduce(x2, token1)
 //
-// The token is assigned, so that every step computes it: a rank takes part also in what it never reads. And since
-// token0 is overwritten with that, nothing of it can be computed a second time, by one rank alone. What a token holds
-// does not matter, and nothing writes it.
+// The token is assigned, so that every step computes it: a rank takes part also in what it never
+// reads. And since token0 is overwritten with that, nothing of it can be computed a second time, by
+// one rank alone. What a token holds does not matter, and nothing writes it.
 #include "ops/collective.h"
 #include "ops/composite.h"
 #include "base/hash.h"
@@ -18,8 +19,9 @@
 #include <stdio.h>
 #include <string.h>
 
-// The attributes of a collective. Along the first axis: other axes are moved there. mean and axis are what the user asked
-// for, and have to be equal on all ranks: the division and the transposition are ops of their own.
+// The attributes of a collective. Along the first axis: other axes are moved there. mean and axis
+// are what the user asked for, and have to be equal on all ranks: the division and the
+// transposition are ops of their own.
 typedef struct {
     tn_dist            *d;
     tni_collective_kind kind;
@@ -94,8 +96,8 @@ static tni_collective call_of(const collective *c, const tn_array *in, const tn_
                              .out   = out[0].data };
 }
 
-// What it is: its facts, which have to be equal on all ranks, as a hash, and in words: "all_reduce mean f32 (10, 3)",
-// "all_gather f32 (10, 3) axis 1", "broadcast f32 (3,) of rank 2".
+// What it is: its facts, which have to be equal on all ranks, as a hash, and in words: "all_reduce
+// mean f32 (10, 3)", "all_gather f32 (10, 3) axis 1", "broadcast f32 (3,) of rank 2".
 static tni_line_item item_of(const collective *c, tn_dtype dt, int rank, const int64_t *size)
 {
     static const char *const word[] = { "sum ", "max ", "min " };
@@ -163,7 +165,8 @@ tn_status tni_collective_start(const void *attr, const tn_array *in, const tn_ar
 
 // ---- recording ---------------------------------------------------------------------------------
 
-// Returns the world's token, made at the first collective from memory: a constant could be had again.
+// Returns the world's token, made at the first collective from memory: a constant could be had
+// again.
 static tn_tensor *current_token(tn_ctx *cx, tn_dist *d)
 {
     tn_tensor **token = tni_dist_token(d);
@@ -238,7 +241,8 @@ static tn_tensor *along_axis(tn_dist *d, tn_tensor *x, collective c)
     return y && c.axis ? tn_transpose(y, 0, c.axis) : y;
 }
 
-// Puts NaN into the extremum y where any rank's x is one, as tn_maximum does: engines drop it, or keep it on some ranks.
+// Puts NaN into the extremum y where any rank's x is one, as tn_maximum does: engines drop it, or
+// keep it on some ranks.
 static tn_tensor *with_nan(tn_dist *d, tn_tensor *x, tn_tensor *y, collective c)
 {
     tn_tensor *is = tn_cast(tn_isnan(tn_detach(x)), TN_U8);
@@ -340,9 +344,9 @@ tn_tensor *tn_dist_mean(tn_dist *d, tn_tensor *sum, tn_tensor *count)
 
 // ---- gradients ---------------------------------------------------------------------------------
 
-// Each rank's result is part of that rank's loss; a gradient is that of the sum of all ranks' losses. So what
-// went to all ranks comes back as the sum of what they send. An extremum's gradient goes to the elements that are
-// it, in equal shares over all ranks.
+// Each rank's result is part of that rank's loss; a gradient is that of the sum of all ranks'
+// losses. So what went to all ranks comes back as the sum of what they send. An extremum's gradient
+// goes to the elements that are it, in equal shares over all ranks.
 static tn_status grad_of(const void *attr, tn_tensor *const *x, tn_tensor *const *y,
                          tn_tensor *const *gy, tn_tensor **gx)
 {

@@ -6,7 +6,8 @@
 
 #include "ops/ops.h"
 
-// Whether a definition is one of ours, whose errors have words of their own; whether a node is a collective.
+// Whether a definition is one of ours, whose errors have words of their own; whether a node is a
+// collective.
 bool               tni_is_collective(const tn_op_def *op);
 static inline bool tni_node_is_collective(const tni_node *n)
 {

@@ -1,14 +1,18 @@
-// Complex numbers, composed of real ops over pairs: see tn_tensor in tensor/tensor.h. A product, for example, is
+// Complex numbers, composed of real ops over pairs: see tn_tensor in tensor/tensor.h. A product,
+// for example, is
 //
 //   y = re(a) * b + im(a) * (-1, 1) * flip(b)        with b, flip(b) and y pairs, and the parts of a repeated for both
 //
-// which is one kernel with strided loads; its gradient, of any order, is that of these ops. Results follow NumPy,
-// except that a real operand counts as a real number, not as one with an imaginary part of 0: inf times 2 has no NaN.
+// which is one kernel with strided loads; its gradient, of any order, is that of these ops. Results
+// follow NumPy, except that a real operand counts as a real number, not as one with an imaginary
+// part of 0: inf times 2 has no NaN.
 //
-// Which functions know complex numbers is said where each begins: it asks for a complex argument and comes here, or takes its arguments by
-// tni_arg1_any and works on any tensor, as views do, whose axes are before that of the pairs. All others are stopped by tni_arg1.
+// Which functions know complex numbers is said where each begins: it asks for a complex argument
+// and comes here, or takes its arguments by tni_arg1_any and works on any tensor, as views do,
+// whose axes are before that of the pairs. All others are stopped by tni_arg1.
 //
-// In memory (1 + 2i, 3 - 4i) is 1, 2, 3, -4. Handles of it, of shape (2) and dtype c64, are over a node of shape (2, 2) and dtype f32:
+// In memory (1 + 2i, 3 - 4i) is 1, 2, 3, -4. Handles of it, of shape (2) and dtype c64, are over a
+// node of shape (2, 2) and dtype f32:
 //
 //   tn_real(z)           the view of the node's first column, stride 2
 //   tn_view_as_real(z)   the node itself
@@ -36,8 +40,8 @@ tn_tensor *tni_pairs(tn_tensor *x)
     return y;
 }
 
-// Whether strides are those of pairs: a complex number is one element of memory, so that C programs, files and other libraries can read it
-// there. Axes of one place have any stride.
+// Whether strides are those of pairs: a complex number is one element of memory, so that C
+// programs, files and other libraries can read it there. Axes of one place have any stride.
 static bool are_pairs(const tni_view *v)
 {
     bool ok = v->stride[v->rank - 1] == 1 && v->offset % 2 == 0;
@@ -59,8 +63,8 @@ tn_tensor *tni_part(tn_tensor *x, int which)
     return tn_select(tni_pairs(x), -1, which);
 }
 
-// (true, false): whether a place of a pair is the real part. It is computed where it is read, so that a choice by it costs a comparison of the
-// place, and parts are joined without a copy.
+// (true, false): whether a place of a pair is the real part. It is computed where it is read, so
+// that a choice by it costs a comparison of the place, and parts are joined without a copy.
 static tn_tensor *is_real_part(tn_ctx *cx)
 {
     return tn_eq_i64(tn_arange_i64(cx, TN_I32, 0, 2, 1), 0);
@@ -187,7 +191,8 @@ tn_tensor *tn_conj(tn_tensor *x)
     return tni_as_complex(both(re(p), tn_neg(im(p))));
 }
 
-// At 0, where the angle has no derivative, its gradient is 0: atan2 then sees (0, +-1), whose angle is the same.
+// At 0, where the angle has no derivative, its gradient is 0: atan2 then sees (0, +-1), whose angle
+// is the same.
 tn_tensor *tn_angle(tn_tensor *x)
 {
     tn_ctx *cx = tni_arg1_any("angle", x, "x");
@@ -246,7 +251,8 @@ static tn_tensor *times(tn_tensor *a, tn_tensor *b)
     return tn_add(tn_mul(re(a), b), tn_mul(tn_mul(im(a), sign), tn_flip(b, -1)));
 }
 
-// a / b by Smith's method: the larger part of b is divided out, so that squares neither overflow nor vanish.
+// a / b by Smith's method: the larger part of b is divided out, so that squares neither overflow
+// nor vanish.
 //   |c| >= |d|:  q = d / c,  (a + b q, b - a q) / (c + d q)      of (a + b i) / (c + d i)
 //   otherwise:   q = c / d,  (a q + b, b q - a) / (c q + d)
 static tn_tensor *quotient(tn_tensor *a, tn_tensor *b)
@@ -283,8 +289,9 @@ static tn_tensor *logarithm(tn_tensor *x)
         tni_join_parts(tn_log(magnitude(tni_part(x, 0), tni_part(x, 1))), tn_angle(x)));
 }
 
-// The principal one, as C's csqrt: the branch is cut along the negative real axis, and the sign of an imaginary 0 tells the sides apart.
-// The root with a real part that is not negative: t = sqrt((|re| + |x|) / 2) is one part, im / (2 t) the other.
+// The principal one, as C's csqrt: the branch is cut along the negative real axis, and the sign of
+// an imaginary 0 tells the sides apart. The root with a real part that is not negative: t =
+// sqrt((|re| + |x|) / 2) is one part, im / (2 t) the other.
 static tn_tensor *root(tn_tensor *p)
 {
     tn_tensor *r = re(p), *i = im(p);
@@ -324,8 +331,8 @@ static tn_tensor *of_parts(tn_tensor *(*f)(tn_tensor *), bool any, tn_tensor *x)
     return any ? tn_logical_or(r, i) : tn_logical_and(r, i);
 }
 
-// The maps of one input that know complex numbers; the others refuse x by their names. sin, cos and their hyperbolic kin are sums of
-// products of the real functions of both parts.
+// The maps of one input that know complex numbers; the others refuse x by their names. sin, cos and
+// their hyperbolic kin are sums of products of the real functions of both parts.
 tn_tensor *tni_complex_unary(int op, tn_tensor *x)
 {
     const char *name = tni_op_table[op].name;
@@ -373,8 +380,9 @@ static tn_tensor *equals(int op, tn_tensor *a, tn_tensor *b)
     return op == TNI_eq ? tn_logical_and(r, i) : tn_logical_or(r, i);
 }
 
-// The maps of two inputs that know complex numbers: shapes are checked as the user has them, then both operands are pairs, or real numbers
-// that stand for both parts. The others refuse the first complex one by their names.
+// The maps of two inputs that know complex numbers: shapes are checked as the user has them, then
+// both operands are pairs, or real numbers that stand for both parts. The others refuse the first
+// complex one by their names.
 tn_tensor *tni_complex_binary(int op, const char *name, tn_tensor *a, tn_tensor *b)
 {
     static const char *const names[] = { "a", "b" };
@@ -416,7 +424,8 @@ tn_tensor *tni_complex_where(tn_tensor *cond, tn_tensor *a, tn_tensor *b)
     return tni_as_complex(tn_where(tn_unsqueeze(cond, -1), p, q));
 }
 
-// To complex numbers from any, to real ones not at all: dropping a part is hardly ever what is meant.
+// To complex numbers from any, to real ones not at all: dropping a part is hardly ever what is
+// meant.
 tn_tensor *tni_complex_cast(tn_tensor *x, tn_dtype dt)
 {
     if (tni_is_complex(dt)) {
@@ -442,8 +451,9 @@ tn_tensor *tni_complex_reduce(tni_reduction_body *f, const char *op, tn_tensor *
     return tni_as_complex(f(op, tni_pairs(x), mask, keep));
 }
 
-// One product of real matrices: the rows of a are its pairs one after the other, (m, 2 k), and each row of b becomes
-// two, b's own pairs and those of i b, (2 k, 2 n), so that the result is pairs again.
+// One product of real matrices: the rows of a are its pairs one after the other, (m, 2 k), and each
+// row of b becomes two, b's own pairs and those of i b, (2 k, 2 n), so that the result is pairs
+// again.
 tn_tensor *tni_complex_matmul(tn_tensor *a, tn_tensor *b)
 {
     static const char *const names[] = { "a", "b" };

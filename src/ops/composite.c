@@ -21,10 +21,11 @@ tn_tensor *tni_reduce_axes(tni_reduction_body *f, const char *op, tn_tensor *x, 
 // The mean of f32 values around 10^6 is off by some hundredths, and with it every distance from it;
 // but each distance has all its digits, so their own mean tells how far off it is. The squares are
 // corrected by that instead of measured again, which keeps both sums in one pass over x. Rounding
-// may leave less than 0 where all of x is equal: that is clamped, and the gradient flows through the clamp unchanged.
-// The first mean is divided by n, so that it is exact where all of x is equal. Other sums are multiplied by 1 / n,
-// here and in norms, which is off by half an ULP more: every thread of a row computes such values, and its gradient
-// does too, where a division takes ten instructions on a GPU.
+// may leave less than 0 where all of x is equal: that is clamped, and the gradient flows through
+// the clamp unchanged. The first mean is divided by n, so that it is exact where all of x is equal.
+// Other sums are multiplied by 1 / n, here and in norms, which is off by half an ULP more: every
+// thread of a row computes such values, and its gradient does too, where a division takes ten
+// instructions on a GPU.
 tni_moments tni_moments_over(tn_tensor *x, const char *op, uint32_t mask, bool keep)
 {
     if (!x) return (tni_moments){ 0 };

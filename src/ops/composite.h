@@ -31,8 +31,8 @@ static inline tn_tensor *tni_narrow(tn_tensor *y, tn_dtype dt)
     return y && tni_is_rounded(dt) && tn_dtype_of(y) != dt ? tn_cast(y, dt) : y;
 }
 
-// x as composite ops that PyTorch's autocast runs in f32 take it: then their result is f32 too. NULL
-// in, NULL out.
+// x as composite ops that PyTorch's autocast runs in f32 take it: then their result is f32 too.
+// NULL in, NULL out.
 static inline tn_tensor *tni_autocast_wide(tn_tensor *x)
 {
     return tni_autocast_arg(x, TNI_AUTOCAST_WIDE);
@@ -44,8 +44,8 @@ static inline double tni_or_default(double v, double fallback)
     return v != 0 ? v : signbit(v) ? 0 : fallback;
 }
 
-// Entry i of a list of an options struct, one for each axis: 0 means the first one, or the fallback if
-// that is 0 too; TN_NO_PADDING after the first is a real zero.
+// Entry i of a list of an options struct, one for each axis: 0 means the first one, or the fallback
+// if that is 0 too; TN_NO_PADDING after the first is a real zero.
 static inline int64_t tni_option_at(const int64_t *v, int i, int64_t fallback)
 {
     if (i > 0 && v[i] == TN_NO_PADDING) return 0;
@@ -55,7 +55,8 @@ static inline int64_t tni_option_at(const int64_t *v, int i, int64_t fallback)
 // The losses y of elements, reduced and brought back to dt.
 tn_tensor *tni_reduce_loss(const char *op, tn_tensor *y, tn_reduction reduce, tn_dtype dt);
 
-// x with m places along an axis, each the sum of `taps` old ones: at[m][taps] with weights[m][taps].
+// x with m places along an axis, each the sum of `taps` old ones: at[m][taps] with
+// weights[m][taps].
 tn_tensor *tni_gather_taps(tn_tensor *x, int axis, int64_t m, int taps, const int64_t *at,
                            const double *weights);
 
@@ -81,8 +82,8 @@ typedef struct {
 } tni_moments;
 
 tni_moments tni_moments_over(tn_tensor *x, const char *op, uint32_t mask, bool keep);
-// The same about any mid of that shape, which needs no pass over x of its own: the nearer it is to the
-// mean, the more digits the squares have.
+// The same about any mid of that shape, which needs no pass over x of its own: the nearer it is to
+// the mean, the more digits the squares have.
 tni_moments tni_moments_about(tn_tensor *x, tn_tensor *mid, const char *op, uint32_t mask,
                               bool keep);
 

@@ -51,8 +51,8 @@ static bool refuse(const sum_of_products *e, const char *why)
     return tni_refuse(e->cx, TN_EARG, "einsum: \"%s\": %s", e->equation, why);
 }
 
-// Reads the labels up to a comma, an arrow or the end. `hidden` is the number of axes that an ellipsis
-// stands for; -1: there is none. Returns the number of labels, -1 on error.
+// Reads the labels up to a comma, an arrow or the end. `hidden` is the number of axes that an
+// ellipsis stands for; -1: there is none. Returns the number of labels, -1 on error.
 static int read_labels(const sum_of_products *e, const char **at, int hidden, int *label, int room)
 {
     int n = 0;
@@ -283,7 +283,8 @@ static void choose_pair(const sum_of_products *e, int *a, int *b)
         }
 }
 
-// Diagonals and single elements first, then pair by pair, then what is left is summed and put in order.
+// Diagonals and single elements first, then pair by pair, then what is left is summed and put in
+// order.
 tn_tensor *tn_einsum(const char *equation, int n, tn_tensor *const *x)
 {
     if (n < 1 || !x || !equation) {

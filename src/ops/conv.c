@@ -1,7 +1,8 @@
-// Convolution over one, two or three axes, and the transposed convolution, which is the gradient of a
-// convolution for its input: each is one node of a LIBRARY op, conv or conv_dgrad.
+// Convolution over one, two or three axes, and the transposed convolution, which is the gradient of
+// a convolution for its input: each is one node of a LIBRARY op, conv or conv_dgrad.
 //
-// N images, C channels of x, O channels of the result; places are the last axes of x, taps those of w
+// N images, C channels of x, O channels of the result; places are the last axes of x, taps those of
+// w
 #include "ops/composite.h"
 
 #include <string.h>
@@ -161,8 +162,8 @@ tn_tensor *tni_conv_wgrad(tn_tensor *gy, tn_tensor *x, const int64_t *w_size, co
     return record_conv(TNI_conv_wgrad, "conv_wgrad", gy, x, tni_rank(gy), w_size, a);
 }
 
-// The order in which images and weights are stored: x's own, or what the device is faster with for a
-// result of that many channels.
+// The order in which images and weights are stored: x's own, or what the device is faster with for
+// a result of that many channels.
 static int64_t conv_order(tn_tensor *x, tn_tensor *w, int64_t channels)
 {
     bool     last = tni_is_channels_last(x);
@@ -180,10 +181,11 @@ static tn_tensor *with_channels_last(tn_tensor *x)
 
 // ---- few channels ------------------------------------------------------------------------------
 
-// Tensor cores multiply channels, of which images have one to four, so that most of their work on a network's
-// first convolution is in vain. If its stride is 2, the 2 x 2 places of a square become channels of one place: the
-// convolution of the squares has four times the channels, half the taps each way, and stride 1. What its window has
-// beyond the given one is multiplied by zeros, so that an infinite pixel may make NaN one square farther.
+// Tensor cores multiply channels, of which images have one to four, so that most of their work on a
+// network's first convolution is in vain. If its stride is 2, the 2 x 2 places of a square become
+// channels of one place: the convolution of the squares has four times the channels, half the taps
+// each way, and stride 1. What its window has beyond the given one is multiplied by zeros, so that
+// an infinite pixel may make NaN one square farther.
 enum { SQUARE = 2, FEW = 4 };
 
 static bool has_squares(tn_tensor *x, tn_tensor *w, const tni_attr *a)
@@ -197,8 +199,8 @@ static bool has_squares(tn_tensor *x, tn_tensor *w, const tni_attr *a)
     return few;
 }
 
-// x (N, C, H, W), or a weight, as (N, squares, 4 C): with `before` zeros ahead, and zeros behind or less of it for
-// that many squares.
+// x (N, C, H, W), or a weight, as (N, squares, 4 C): with `before` zeros ahead, and zeros behind or
+// less of it for that many squares.
 static tn_tensor *as_squares(tn_tensor *x, const int64_t before[2], const int64_t squares[2])
 {
     int64_t C = tn_size(x, 1) > 2 ? FEW : 2, N = tn_size(x, 0);
@@ -214,8 +216,8 @@ static tn_tensor *as_squares(tn_tensor *x, const int64_t before[2], const int64_
     return tn_reshape(x, TN_SHAPE(N, squares[0], squares[1], SQUARE * SQUARE * C));
 }
 
-// Place i of the result reads from 2 i - padding on: that is the start of a square once the window begins with a zero
-// where padding is odd.
+// Place i of the result reads from 2 i - padding on: that is the start of a square once the window
+// begins with a zero where padding is odd.
 static tn_tensor *conv_of_squares(const char *name, tn_tensor *x, tn_tensor *w, const tni_attr *a)
 {
     tni_view vx = tni_layout(x), vw = tni_layout(w);
@@ -236,10 +238,10 @@ static tn_tensor *conv_of_squares(const char *name, tn_tensor *x, tn_tensor *w, 
 
 // ---- the format --------------------------------------------------------------------------------
 
-// The result has x's memory format, unless the device prefers another: then x is copied, and what is
-// computed of the result stays in the new order. The weight keeps (O, C, taps) unless the device reads
-// it channels last, too. The cast of autocast comes before the views of x, so that products of one x
-// share it.
+// The result has x's memory format, unless the device prefers another: then x is copied, and what
+// is computed of the result stays in the new order. The weight keeps (O, C, taps) unless the device
+// reads it channels last, too. The cast of autocast comes before the views of x, so that products
+// of one x share it.
 static tn_tensor *conv_in_format(const char *name, tn_tensor *x, tn_tensor *w, tni_attr *a,
                                  const int64_t *extra)
 {
@@ -261,8 +263,8 @@ static tn_tensor *conv_in_format(const char *name, tn_tensor *x, tn_tensor *w, t
 
 // ---- bytes -------------------------------------------------------------------------------------
 
-// What kernels on tensor cores want: padding that is zeros, which x gets here otherwise, and channels in fours, of which
-// the last are multiplied by zeros.
+// What kernels on tensor cores want: padding that is zeros, which x gets here otherwise, and
+// channels in fours, of which the last are multiplied by zeros.
 static bool suit_cores(tn_tensor **x, tn_tensor **w, tni_attr *a)
 {
     enum { FOURS = 4 };
@@ -284,9 +286,9 @@ static bool suit_cores(tn_tensor **x, tn_tensor **w, tni_attr *a)
     return *x && *w;
 }
 
-// x and the result are channels last on every device: a window is then runs of bytes, which the instructions that
-// multiply bytes add up along. The weight keeps its order unless the device wants another, so that it finds the value that it
-// packed before.
+// x and the result are channels last on every device: a window is then runs of bytes, which the
+// instructions that multiply bytes add up along. The weight keeps its order unless the device wants
+// another, so that it finds the value that it packed before.
 static tn_tensor *conv_bytes(tn_tensor *x, tn_tensor *w, tni_attr *a)
 {
     const char *name = "conv_i32";
@@ -384,9 +386,9 @@ tn_tensor *tn_conv_i32(tn_tensor *x, tn_tensor *w, int64_t pad, tn_conv_opts o)
     return conv_bytes(x, w, &a);
 }
 
-// Where output_padding is below the dilation and not below the stride, x gets zeros at its end, which
-// add nothing, so that what remains of it is below the stride: then a convolution of the result has
-// exactly the places of x.
+// Where output_padding is below the dilation and not below the stride, x gets zeros at its end,
+// which add nothing, so that what remains of it is below the stride: then a convolution of the
+// result has exactly the places of x.
 static tn_tensor *pad_places(tn_tensor *x, int axes, const tni_attr *a, int64_t *extra)
 {
     int64_t before[TN_MAX_RANK] = { 0 }, after[TN_MAX_RANK] = { 0 };

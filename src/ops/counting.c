@@ -1,5 +1,5 @@
-// Counts and elements that are found: bins, places that are not 0, different elements; and writes at
-// places that several elements share.
+// Counts and elements that are found: bins, places that are not 0, different elements; and writes
+// at places that several elements share.
 //
 // Where the size of a result depends on values, it is read on the host, which waits for the device.
 #include "ops/composite.h"
@@ -149,9 +149,9 @@ tn_tensor *tn_histogram(tn_tensor *x, int64_t bins, double lo, double hi)
 
 // ---- writes at shared places -------------------------------------------------------------------
 
-// The elements in the order of their places, each folded with those of its place before it: the last
-// one of a place, which scatter leaves there, has them all. Without x's own element an unwritten place
-// keeps it.
+// The elements in the order of their places, each folded with those of its place before it: the
+// last one of a place, which scatter leaves there, has them all. Without x's own element an
+// unwritten place keeps it.
 static tn_tensor *scatter_folded(tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v, bool self,
                                  tni_join *join)
 {
@@ -163,7 +163,8 @@ static tn_tensor *scatter_folded(tn_tensor *x, int axis, tn_tensor *index, tn_te
     return tn_scatter(x, axis, s.values, fold);
 }
 
-// Sums by scatter_add, and a mean of them by the number of elements at each place; others by folding.
+// Sums by scatter_add, and a mean of them by the number of elements at each place; others by
+// folding.
 tn_tensor *tn_scatter_reduce(tn_tensor *x, int axis, tn_tensor *index, tn_tensor *v, tn_fold fold,
                              bool include_self)
 {

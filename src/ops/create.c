@@ -156,7 +156,8 @@ uint64_t tni_random_reserve(tn_ctx *cx, tn_dtype dt, int64_t count)
     return at;
 }
 
-// A tensor whose first axis is no multiple of the items, as a parameter's, is drawn whole, the same on all ranks.
+// A tensor whose first axis is no multiple of the items, as a parameter's, is drawn whole, the same
+// on all ranks.
 uint64_t tni_random_reserve_items(tn_ctx *cx, tn_dtype dt, int64_t count, int64_t rows,
                                   int64_t *shift)
 {

@@ -1,10 +1,12 @@
-// Connectionist temporal classification: the negative logarithm of the probability of a target, over all ways to spread its
-// labels over the steps with blanks and repetitions between them. With PyTorch's meaning.
+// Connectionist temporal classification: the negative logarithm of the probability of a target,
+// over all ways to spread its labels over the steps with blanks and repetitions between them. With
+// PyTorch's meaning.
 //
-// T steps, N sequences, C classes, S labels of a target, L = 2 S + 1 states: blank, label, blank, ..., label, blank
+// T steps, N sequences, C classes, S labels of a target, L = 2 S + 1 states: blank, label, blank,
+// ..., label, blank
 //
-// alpha[s] is the logarithm of the probability of having come to state s. A step stays, goes to the next state, or over a
-// blank to the next label if that is another one:
+// alpha[s] is the logarithm of the probability of having come to state s. A step stays, goes to the
+// next state, or over a blank to the next label if that is another one:
 //
 //   alpha'[s] = log(e^alpha[s] + e^alpha[s - 1] + e^alpha[s - 2]) + log_probs[t][label of s]
 //
@@ -14,11 +16,12 @@
 //   label    -      a      -      a      -      b      -
 //   from     0      0 1    1 2    2 3    3 4    3 4 5  5 6       state 5 also over the blank from 3, as b is no a
 //
-// and the loss is that of having come to 5 or 6. Its states are along the last axis, so that a step is a few shifted reads
-// of alpha and one kernel, for all sequences of the batch.
+// and the loss is that of having come to 5 or 6. Its states are along the last axis, so that a step
+// is a few shifted reads of alpha and one kernel, for all sequences of the batch.
 //
-// It is a scan over t, and its gradient the gradient of that. What cannot be is NEVER instead of -inf, of which differences
-// and so gradients would be NaN: it stays below any real value through all steps, and is far from the end of f32.
+// It is a scan over t, and its gradient the gradient of that. What cannot be is NEVER instead of
+// -inf, of which differences and so gradients would be NaN: it stays below any real value through
+// all steps, and is far from the end of f32.
 #include "ops/composite.h"
 
 #define NEVER -1e30
@@ -76,7 +79,8 @@ static tn_tensor *count_to(const ctc *c, int64_t n)
     return tn_arange_i64(c->cx, TN_I64, 0, n, 1);
 }
 
-// The labels of all states, blanks behind the end of a target; and which of them can be reached over a blank.
+// The labels of all states, blanks behind the end of a target; and which of them can be reached
+// over a blank.
 static bool find_labels(ctc *c)
 {
     tn_tensor *blank = tn_full_i64(c->cx, TN_I64, TN_SHAPE(c->N, 1), c->o.blank);
@@ -96,7 +100,7 @@ static bool find_labels(ctc *c)
     return c->skips != NULL;
 }
 
-// ---- the recursion -------------------------------------------------------------------------------
+// ---- the recursion -----------------------------------------------------------------------------
 
 // alpha moved by n states.
 static tn_tensor *moved(const ctc *c, tn_tensor *alpha, int64_t n)
@@ -105,8 +109,8 @@ static tn_tensor *moved(const ctc *c, tn_tensor *alpha, int64_t n)
                   NEVER);
 }
 
-// The logarithm of a sum of exponentials, c NULL or not. By the largest, so that no exponential overflows: gradients of any
-// order are finite, also where a state cannot be.
+// The logarithm of a sum of exponentials, c NULL or not. By the largest, so that no exponential
+// overflows: gradients of any order are finite, also where a state cannot be.
 static tn_tensor *log_sum(tn_tensor *a, tn_tensor *b, tn_tensor *c)
 {
     tn_tensor *m = tn_maximum(a, b);
@@ -154,7 +158,8 @@ static tn_tensor *losses(ctc *c)
     return tn_neg(tn_squeeze(log_sum(last, label, NULL), 1));
 }
 
-// Impossible targets have an infinite loss, or none, and no gradient. The mean is that of losses by their targets' lengths.
+// Impossible targets have an infinite loss, or none, and no gradient. The mean is that of losses by
+// their targets' lengths.
 tn_tensor *tn_ctc_loss(tn_tensor *log_probs, tn_tensor *targets, tn_tensor *input_lengths,
                        tn_tensor *target_lengths, tn_ctc_opts o)
 {

@@ -10,8 +10,8 @@
 
 #include "ops/expr.h"
 
-// A parsed user's op, with copies of its texts: ops are distinguished by their texts, so a definition
-// may be gone after the call. Owned by the context until it closes.
+// A parsed user's op, with copies of its texts: ops are distinguished by their texts, so a
+// definition may be gone after the call. Owned by the context until it closes.
 struct tni_expr_op {
     tni_owned owned;
     char     *name, *expr, *grad_expr;  // grad_expr: NULL where there is none

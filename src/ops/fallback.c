@@ -192,8 +192,8 @@ tn_tensor *tni_fallback_argsort(const tni_fallback_args *r)
 // ---- which -------------------------------------------------------------------------------------
 
 // One function a LIBRARY row, by the name in its CALLS.
-// Attention has none: tn_attention looks before it records it, since the ops in its place also take what it
-// does not. Nor has a user's function: see tn_custom_n.
+// Attention has none: tn_attention looks before it records it, since the ops in its place also take
+// what it does not. Nor has a user's function: see tn_custom_n.
 #define tni_fallback_none NULL
 static tn_tensor *(*const fallbacks[TNI_OPS])(const tni_fallback_args *) = {
 // clang-format off

@@ -1,5 +1,6 @@
-// Fourier transforms, with PyTorch's meaning: a node of the row `fft` over up to three of the last axes, around which axes are cut or
-// filled with zeros and moved to the end; short-time transforms of windows of a signal; and the gradient, which is a transform again.
+// Fourier transforms, with PyTorch's meaning: a node of the row `fft` over up to three of the last
+// axes, around which axes are cut or filled with zeros and moved to the end; short-time transforms
+// of windows of a signal; and the gradient, which is a transform again.
 //
 // What tn_rfft2(x, NULL, TN_FFT_ORTHO) of x (8, 6, 10), f32, records, behind whatever makes x:
 //
@@ -12,7 +13,8 @@
 //   copy  f32 (6, 10, 16, 2) of a view: the axis at the end
 //   fft   f32 (6, 10, 16, 2) kind c2c, axes 1, scale 1; a view shows it as c64 (16, 6, 10)
 //
-// where, pad and copy are one kernel. The node has no neighbours inside: what follows a transform is a kernel of its own.
+// where, pad and copy are one kernel. The node has no neighbours inside: what follows a transform
+// is a kernel of its own.
 #include "ops/fft.h"
 #include "ops/op_functions.h"
 
@@ -40,8 +42,8 @@ tn_tensor *tni_fft_record(tn_tensor *x, struct tni_attr_fft how, int64_t n)
     return tni_record(x->cx, TNI_fft, (tn_dtype)s->dtype, rank, size, 1, &s, &a);
 }
 
-// Of a spectrum of real numbers, pairs (..., n / 2 + 1, 2): the elements that stand for two, all but the first and, for an even n, the
-// last, times w.
+// Of a spectrum of real numbers, pairs (..., n / 2 + 1, 2): the elements that stand for two, all
+// but the first and, for an even n, the last, times w.
 static tn_tensor *weigh_inner(tn_tensor *x, int64_t n, double w)
 {
     if (!x) return NULL;
@@ -52,8 +54,9 @@ static tn_tensor *weigh_inner(tn_tensor *x, int64_t n, double w)
     return tn_mul(x, tn_unsqueeze(by, 1));
 }
 
-// The adjoint of each kind: of c2c the opposite direction; of r2c a c2r, which counts inner elements twice, of their halves; of c2r an r2c
-// with inner elements doubled, as each stands for two.
+// The adjoint of each kind: of c2c the opposite direction; of r2c a c2r, which counts inner
+// elements twice, of their halves; of c2r an r2c with inner elements doubled, as each stands for
+// two.
 void tni_grad_fft(tni_grad_args *r)
 {
     struct tni_attr_fft how  = r->n->attr.fft;
@@ -85,8 +88,8 @@ typedef struct {
     int64_t size[TN_MAX_RANK];
 } transform;
 
-// Fills in the axes: those given, else the last n; n 0: all. An axis may be given once only, since the second transform of it would be another
-// one.
+// Fills in the axes: those given, else the last n; n 0: all. An axis may be given once only, since
+// the second transform of it would be another one.
 static bool fill_axes(transform *t, tn_tensor *x, int n, const int *axes)
 {
     int rank = tni_rank(x);
@@ -104,7 +107,8 @@ static bool fill_axes(transform *t, tn_tensor *x, int n, const int *axes)
     return true;
 }
 
-// Fills in the sizes: those given, 0 for x's own. The last one of a spectrum to real numbers is 2 (m - 1).
+// Fills in the sizes: those given, 0 for x's own. The last one of a spectrum to real numbers is 2
+// (m - 1).
 static bool fill_sizes(transform *t, tn_tensor *x, const int64_t *size)
 {
     for (int i = 0; i < t->n; i++) {
@@ -118,7 +122,8 @@ static bool fill_sizes(transform *t, tn_tensor *x, const int64_t *size)
     return true;
 }
 
-// What results are multiplied by: PyTorch's "backward" scales inverse transforms, "forward" the others, "ortho" both by the root.
+// What results are multiplied by: PyTorch's "backward" scales inverse transforms, "forward" the
+// others, "ortho" both by the root.
 static double scale_of(const transform *t, tn_fft_norm norm)
 {
     double n       = 1;
@@ -128,7 +133,8 @@ static double scale_of(const transform *t, tn_fft_norm norm)
     return (norm == TN_FFT_FORWARD) == forward ? 1 / n : 1;
 }
 
-// x with `size` elements along an axis: the first of them, which is a view, or zeros behind, which the pad's kernel writes beside a copy.
+// x with `size` elements along an axis: the first of them, which is a view, or zeros behind, which
+// the pad's kernel writes beside a copy.
 static tn_tensor *fit_axis(tn_tensor *x, int axis, int64_t size)
 {
     int64_t before[TN_MAX_RANK] = { 0 }, after[TN_MAX_RANK] = { 0 };
@@ -138,8 +144,9 @@ static tn_tensor *fit_axis(tn_tensor *x, int axis, int64_t size)
     return tn_pad(x, before, after, 0);
 }
 
-// Axes that are not transformed keep their order, before those that are, which come in the order they were given in, the halved one last.
-// The order of axes with those of the transform at the end; false if they are there.
+// Axes that are not transformed keep their order, before those that are, which come in the order
+// they were given in, the halved one last. The order of axes with those of the transform at the
+// end; false if they are there.
 static bool order_axes(const transform *t, int rank, int *order, int *back)
 {
     int  n     = 0;
@@ -170,8 +177,9 @@ static tn_tensor *transform_leading(const transform *t, tn_tensor *z, bool inver
     return z;
 }
 
-// The transform of x, whose arguments are checked: as pairs, cut or filled up, its axes at the end, as one node for up to three axes. The scale is
-// the node's, so that no kernel goes over the result once more. An axis that was moved is shown in its place again by a view.
+// The transform of x, whose arguments are checked: as pairs, cut or filled up, its axes at the end,
+// as one node for up to three axes. The scale is the node's, so that no kernel goes over the result
+// once more. An axis that was moved is shown in its place again by a view.
 static tn_tensor *run(const transform *t, tn_tensor *x, double scale)
 {
     int        order[TN_MAX_RANK], back[TN_MAX_RANK], rank = tni_rank(x), last = t->n - 1;
@@ -193,7 +201,8 @@ static tn_tensor *run(const transform *t, tn_tensor *x, double scale)
     return moved ? tn_permute(p, rank, back) : p;
 }
 
-// Checks x and the arguments, and runs. 16-bit floats and integers are computed in f32, as the result is.
+// Checks x and the arguments, and runs. 16-bit floats and integers are computed in f32, as the
+// result is.
 static tn_tensor *transform_of(transform t, tn_tensor *x, int n, const int64_t *size,
                                const int *axes, tn_fft_norm norm)
 {
@@ -242,8 +251,8 @@ ANY_AXES(ifftn, TNI_FFT_C2C, true)
 ANY_AXES(rfftn, TNI_FFT_R2C, false)
 ANY_AXES(irfftn, TNI_FFT_C2R, true)
 
-// A forward transform of a signal of which half is given, since the rest is its mirror image, gives real numbers: the inverse one of the
-// conjugate, scaled as a forward one.
+// A forward transform of a signal of which half is given, since the rest is its mirror image, gives
+// real numbers: the inverse one of the conjugate, scaled as a forward one.
 tn_tensor *tn_hfft(tn_tensor *x, int64_t n, int axis, tn_fft_norm norm)
 {
     transform t = { .op = "hfft", .kind = TNI_FFT_C2R, .inverse = true, .unscaled_forward = true };
@@ -260,8 +269,9 @@ tn_tensor *tn_ihfft(tn_tensor *x, int64_t n, int axis, tn_fft_norm norm)
     return z ? tn_conj(z) : NULL;
 }
 
-// Shifts each axis by half of its size, up or down. Of an odd size n the halves differ by one: fftshift moves by n / 2, which puts frequency
-// 0 at place n / 2, and ifftshift moves back by as much.
+// Shifts each axis by half of its size, up or down. Of an odd size n the halves differ by one:
+// fftshift moves by n / 2, which puts frequency 0 at place n / 2, and ifftshift moves back by as
+// much.
 static tn_tensor *shifted(const char *op, tn_tensor *x, int n, const int *axes, bool back)
 {
     transform t = { .op = op };
@@ -333,7 +343,8 @@ tn_tensor *tn_hamming_window(tn_ctx *cx, tn_dtype dt, int64_t n, bool symmetric)
     return raised_cosine("hamming_window", cx, dt, n, symmetric, 0.54);
 }
 
-// The window of `win` elements in the middle of n, or NULL if all are 1. False, reported, if it does not fit.
+// The window of `win` elements in the middle of n, or NULL if all are 1. False, reported, if it
+// does not fit.
 static bool window_of(const char *op, tn_ctx *cx, tn_dtype dt, int64_t n, tn_stft_opts *o,
                       tn_tensor **w)
 {
@@ -356,7 +367,8 @@ static bool window_of(const char *op, tn_ctx *cx, tn_dtype dt, int64_t n, tn_stf
     return true;
 }
 
-// Frames of a real signal (..., T), n elements each, `hop` apart, times the window: (..., frames, n).
+// Frames of a real signal (..., T), n elements each, `hop` apart, times the window: (..., frames,
+// n).
 static tn_tensor *frames_of(tn_tensor *x, int64_t n, const tn_stft_opts *o, tn_tensor *w)
 {
     int64_t around[TN_MAX_RANK] = { 0 };
@@ -368,8 +380,8 @@ static tn_tensor *frames_of(tn_tensor *x, int64_t n, const tn_stft_opts *o, tn_t
     return x && w ? tn_mul(x, w) : x;
 }
 
-// Frames are views of the padded signal: the product with the window makes them, and is the only copy. The parts of a complex signal are cut
-// alike and joined.
+// Frames are views of the padded signal: the product with the window makes them, and is the only
+// copy. The parts of a complex signal are cut alike and joined.
 tn_tensor *tn_stft(tn_tensor *x, int64_t n, tn_stft_opts o)
 {
     tn_ctx *cx = tni_arg1_any("stft", x, "x");
@@ -395,7 +407,8 @@ tn_tensor *tn_stft(tn_tensor *x, int64_t n, tn_stft_opts o)
     return y ? tn_transpose(y, -1, -2) : NULL;
 }
 
-// The gradient of the windows of a signal is what is wanted here: frames (..., frames, n) added up at their places, `hop` apart: (..., T). By the columns of tn_fold_windows.
+// The gradient of the windows of a signal is what is wanted here: frames (..., frames, n) added up
+// at their places, `hop` apart: (..., T). By the columns of tn_fold_windows.
 static tn_tensor *overlap_add(tn_tensor *x, int64_t hop)
 {
     int64_t size[TN_MAX_RANK], rank = x ? tni_rank(x) : 0, batch = 1;
@@ -409,7 +422,8 @@ static tn_tensor *overlap_add(tn_tensor *x, int64_t hop)
     return y ? tn_reshape(y, (int)rank - 1, size) : NULL;
 }
 
-// Frames times the window once more, divided by the sum of its squares there, which makes up for both.
+// Frames times the window once more, divided by the sum of its squares there, which makes up for
+// both.
 tn_tensor *tn_istft(tn_tensor *x, int64_t n, tn_stft_opts o)
 {
     tn_ctx *cx = tni_arg1_any("istft", x, "x");

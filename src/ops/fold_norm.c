@@ -1,13 +1,13 @@
-// Batch norm in evaluation, folded into the convolution before it. With running statistics, a norm is one
-// factor and one summand a channel:
+// Batch norm in evaluation, folded into the convolution before it. With running statistics, a norm
+// is one factor and one summand a channel:
 //
 //     norm(conv(x, w) + b) = conv(x, w s) + (b - mean) s + shift,  s = gain / sqrt(var + eps)
 //
-// w s and the summand are computed once and kept beside the running variance until one of the values that
-// they were made of is written, so that a norm costs what a bias does. The plain convolution stays recorded:
-// it is computed only if it is asked for. A handle that a binding holds (tn_retain) does not ask: in Python the
-// caller of a norm always still holds its input, and lets go of it before anything is computed; if it does not, the
-// convolution runs twice.
+// w s and the summand are computed once and kept beside the running variance until one of the
+// values that they were made of is written, so that a norm costs what a bias does. The plain
+// convolution stays recorded: it is computed only if it is asked for. A handle that a binding holds
+// (tn_retain) does not ask: in Python the caller of a norm always still holds its input, and lets
+// go of it before anything is computed; if it does not, the convolution runs twice.
 //
 // Only where no gradient is recorded, and where parameters and statistics are computed already.
 #include "base/hash.h"
@@ -25,8 +25,8 @@ typedef struct {
     uint64_t  made_of[PARTS], recipe;
 } candidate;
 
-// The value that a bias was expanded from, one number for each channel, which are axis `at` of v; NULL if v is
-// something else, such as a row of as many numbers along another axis.
+// The value that a bias was expanded from, one number for each channel, which are axis `at` of v;
+// NULL if v is something else, such as a row of as many numbers along another axis.
 static tni_node *expanded_bias(tni_node *v, int at)
 {
     tni_node *b = v->op == TNI_VIEW_OP ? v->src[0] : NULL;
@@ -49,9 +49,9 @@ static uint64_t hash_step(uint64_t h, const tni_node *n)
     return h;
 }
 
-// The computed value that a weight is made of: itself, or what views, casts, padding with zeros and copies make the
-// weight of, as for another order of axes. *recipe tells these from others of the same value. NULL if the weight is
-// made in another way.
+// The computed value that a weight is made of: itself, or what views, casts, padding with zeros and
+// copies make the weight of, as for another order of axes. *recipe tells these from others of the
+// same value. NULL if the weight is made in another way.
 static const tni_node *stored_weight(const tni_node *w, uint64_t *recipe)
 {
     for (*recipe = 0; w->state != TNI_DONE || w->op == TNI_VIEW_OP; w = w->src[0]) {
@@ -64,8 +64,8 @@ static const tni_node *stored_weight(const tni_node *w, uint64_t *recipe)
     return w;
 }
 
-// Whether x is all of a convolution that is neither computed nor read by others, with or without a bias,
-// and will not be stored for its own sake.
+// Whether x is all of a convolution that is neither computed nor read by others, with or without a
+// bias, and will not be stored for its own sake.
 static bool find_conv(const tn_tensor *x, candidate *c)
 {
     const tni_store *s = x->store;
@@ -114,9 +114,9 @@ static tn_tensor *wide(tn_tensor *p)
     return p ? tni_widen(p) : NULL;
 }
 
-// Whether the folded convolution could overflow f16 where the norm's result does not: it is the result plus mean * s,
-// which is large for a channel that hardly varies. Reads the largest of these numbers, once for a network's values. A
-// quarter of what f16 holds leaves the rest to results.
+// Whether the folded convolution could overflow f16 where the norm's result does not: it is the
+// result plus mean * s, which is large for a channel that hardly varies. Reads the largest of these
+// numbers, once for a network's values. A quarter of what f16 holds leaves the rest to results.
 static bool overflows(const candidate *c, tn_tensor *mean, tn_tensor *s)
 {
     const double most = 65504 / 4.0;
@@ -124,8 +124,8 @@ static bool overflows(const candidate *c, tn_tensor *mean, tn_tensor *s)
            !(tn_item(tn_max_all(tn_abs(tn_mul(wide(mean), s)))) <= most);
 }
 
-// Records the folded weight and bias and keeps them beside the variance. They share no kernel with their
-// readers, so that later steps, which find them computed, run the same kernels.
+// Records the folded weight and bias and keeps them beside the variance. They share no kernel with
+// their readers, so that later steps, which find them computed, run the same kernels.
 static bool fold_now(const candidate *c, tn_tensor *const part[PARTS], double eps)
 {
     tn_ctx    *cx = part[VAR]->cx;
@@ -152,8 +152,8 @@ static bool fold_now(const candidate *c, tn_tensor *const part[PARTS], double ep
     return true;
 }
 
-// Leaves a value that nothing reads any more as a recipe. It was never computed, so computing it is no
-// repetition.
+// Leaves a value that nothing reads any more as a recipe. It was never computed, so computing it is
+// no repetition.
 static void leave(tn_ctx *cx, tni_node *n)
 {
     if (n->state != TNI_PENDING || n->uses) return;

@@ -1,22 +1,24 @@
-// Factorizations and what is solved by them. Each is a node of the row `linalg`, computed by a call of the device:
-// LAPACK, cuSOLVER or our own code; the rest is composed of other ops. Matrices are the last two axes,
-// the axes before them are a batch.
+// Factorizations and what is solved by them. Each is a node of the row `linalg`, computed by a call
+// of the device: LAPACK, cuSOLVER or our own code; the rest is composed of other ops. Matrices are
+// the last two axes, the axes before them are a batch.
 //
-// A matrix that has no such factorization is found when the call runs, which may be much later and on a
-// device that nothing waits for. So it is no error: its results are NaN, those of the other matrices of
-// the batch are as ever, and `info`, for which a program can ask, says which it was. tn_linalg_check
-// reads that and makes it an error.
+// A matrix that has no such factorization is found when the call runs, which may be much later and
+// on a device that nothing waits for. So it is no error: its results are NaN, those of the other
+// matrices of the batch are as ever, and `info`, for which a program can ask, says which it was.
+// tn_linalg_check reads that and makes it an error.
 #include "ops/linalg.h"
 #include "ops/composite.h"
 
 #include <float.h>
 #include <string.h>
 
-// 16-bit floats are computed in f32 and rounded once, at the end. The gradients are in grad/linalg_rules.c.
+// 16-bit floats are computed in f32 and rounded once, at the end. The gradients are in
+// grad/linalg_rules.c.
 
 // ---- arguments ---------------------------------------------------------------------------------
 
-// x, floats with at least two axes, in the precision that is computed in. NULL, reported, otherwise.
+// x, floats with at least two axes, in the precision that is computed in. NULL, reported,
+// otherwise.
 static tn_tensor *matrix_arg(const char *op, tn_tensor *x, const char *name, bool square)
 {
     tn_ctx *cx = tni_arg1(op, x, name);
@@ -39,7 +41,7 @@ static tn_array shaped(const tn_tensor *x, tn_dtype dt, int64_t a, int64_t b)
     return y;
 }
 
-// ---- recording: nodes of the row, whose sources and outputs tni_linalg_kind lists ---------------------------------------------------------------------------------
+// ---- recording: nodes of the row, whose sources and outputs tni_linalg_kind lists --------------
 
 static bool record(const struct tni_attr_linalg *how, int nin, tn_tensor *const *x, int nout,
                    const tn_array *out, tn_tensor **y)
@@ -155,8 +157,9 @@ static tn_tensor *product(tn_tensor *a, tn_tensor *b)
     return y;
 }
 
-// a and b with one batch, which both broadcast to; a's matrices are square. False, reported, otherwise.
-// Views of both do it: what is repeated is copied when the call is recorded, since a call's inputs are row-major.
+// a and b with one batch, which both broadcast to; a's matrices are square. False, reported,
+// otherwise. Views of both do it: what is repeated is copied when the call is recorded, since a
+// call's inputs are row-major.
 static bool same_batch(const char *op, tn_tensor **a, tn_tensor **b)
 {
     tn_tensor *x[2] = { *a, *b };
@@ -179,9 +182,10 @@ static bool same_batch(const char *op, tn_tensor **a, tn_tensor **b)
     return true;
 }
 
-// The arguments of an equation a x = b: checked, of one dtype and one batch. *vector: b is one vector,
-// and became a matrix of one column.
-// f32 and f64 together are computed in f64, as in every other op. A vector b is one for all matrices of a.
+// The arguments of an equation a x = b: checked, of one dtype and one batch. *vector: b is one
+// vector, and became a matrix of one column.
+// f32 and f64 together are computed in f64, as in every other op. A vector b is one for all
+// matrices of a.
 static bool equation(const char *op, tn_tensor **a, tn_tensor **b, bool square, bool *vector)
 {
     static const char *const names[] = { "a", "b" };
@@ -376,7 +380,8 @@ static bool det_parts(const char *op, tn_tensor *x, tn_tensor **a, tn_tensor *lu
     return *diagonal && *sign;
 }
 
-// The product of the pivots, and the sign of the order of rows. Its gradient is a rule of its own, which holds where pivots are 0.
+// The product of the pivots, and the sign of the order of rows. Its gradient is a rule of its own,
+// which holds where pivots are 0.
 tn_tensor *tn_det(tn_tensor *x)
 {
     tn_tensor *a, *lu[3] = { NULL }, *d, *sign;
@@ -386,7 +391,8 @@ tn_tensor *tn_det(tn_tensor *x)
                       tn_dtype_of(x));
 }
 
-// The logarithm is the sum of those of the pivots, which does not overflow where the determinant does.
+// The logarithm is the sum of those of the pivots, which does not overflow where the determinant
+// does.
 tn_status tn_slogdet(tn_tensor *x, tn_tensor **sign, tn_tensor **logabs)
 {
     tn_tensor *a, *lu[3] = { NULL }, *d, *s;
@@ -478,8 +484,8 @@ tn_tensor *tn_svdvals(tn_tensor *x)
 
 // ---- by factorizations -------------------------------------------------------------------------
 
-// Of a tall matrix a = q r: r x = q' b. Of a wide one a' = q r: the shortest x is q y with r' y = b.
-// The gradient goes through q and r, which is right as long as r has an inverse.
+// Of a tall matrix a = q r: r x = q' b. Of a wide one a' = q r: the shortest x is q y with r' y =
+// b. The gradient goes through q and r, which is right as long as r has an inverse.
 tn_tensor *tn_lstsq(tn_tensor *a, tn_tensor *b)
 {
     tn_tensor *x = a, *y = b, *f[2] = { NULL, NULL };
@@ -510,7 +516,8 @@ static tn_tensor *above(tn_tensor *s, double rtol)
     return tn_gt(s, tn_mul_s(tn_slice(s, -1, 0, 1, 1), rtol));
 }
 
-// Out of the SVD, which its own gradient does not go through: that has none where singular values are equal.
+// Out of the SVD, which its own gradient does not go through: that has none where singular values
+// are equal.
 tn_tensor *tn_pinv(tn_tensor *x, double rtol)
 {
     tn_tensor *f[3] = { NULL }, *a = matrix_arg("pinv", x, "x", false);

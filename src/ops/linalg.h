@@ -1,5 +1,5 @@
-// Linear algebra: what is recorded of the row `linalg`, for the public functions (linalg.c, norms.c) and for the
-// gradients (grad/linalg_rules.c).
+// Linear algebra: what is recorded of the row `linalg`, for the public functions (linalg.c,
+// norms.c) and for the gradients (grad/linalg_rules.c).
 #ifndef TNI_OPS_LINALG_H
 #define TNI_OPS_LINALG_H
 
@@ -11,8 +11,8 @@ static inline tn_tensor *tni_mT(tn_tensor *x)
     return tn_transpose(x, -1, -2);
 }
 
-// Records x of op(a) x = b for floats of one dtype and equal leading sizes, by one triangle of a; and by a's
-// factorization. NULL in, NULL out.
+// Records x of op(a) x = b for floats of one dtype and equal leading sizes, by one triangle of a;
+// and by a's factorization. NULL in, NULL out.
 tn_tensor *tni_solve_triangle(tn_tensor *a, tn_tensor *b, struct tni_attr_linalg how);
 tn_tensor *tni_lu_solve(tn_tensor *a, tn_tensor *b, tn_tensor *lu, tn_tensor *order,
                         bool transposed);

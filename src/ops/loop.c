@@ -7,7 +7,8 @@
 //   5. body_is_pure               nothing else reads the placeholders: the function wrote and kept nothing
 //   6. tni_loop_record            the op, over states, sequences and what the body reads besides
 //
-// tn_vmap goes the same way without states, up to 5, and then records the body over all slices at once:
+// tn_vmap goes the same way without states, up to 5, and then records the body over all slices at
+// once:
 //
 //   6. tni_loop_batch             each node of the body with one axis more (vmap.c)
 //      tni_loop_record            where a node has no rule for that
@@ -18,7 +19,7 @@
 
 #include <string.h>
 
-// ---- the op --------------------------------------------------------------------------------------
+// ---- the op ------------------------------------------------------------------------------------
 
 tn_array tni_loop_output(const struct tni_attr_loop *a, int k)
 {
@@ -59,7 +60,8 @@ tn_tensor *tni_loop_last(tn_tensor *stack, bool reverse)
     return stack ? tn_select(stack, 0, reverse ? 0 : tni_sizes(stack)[0] - 1) : NULL;
 }
 
-// Whether values of all steps, one above the other, have at most as many axes as a tensor; else that is reported.
+// Whether values of all steps, one above the other, have at most as many axes as a tensor; else
+// that is reported.
 static bool can_stack(tn_ctx *cx, const tni_loop *l, uint32_t stacked)
 {
     for (int i = 0; i < l->declared; i++) {
@@ -94,10 +96,11 @@ bool tni_loop_record(tn_ctx *cx, const tni_loop *l, tni_node *const *src, int64_
     return true;
 }
 
-// ---- tn_scan -------------------------------------------------------------------------------------
+// ---- tn_scan -----------------------------------------------------------------------------------
 
-// A scan that is recorded. seed: the nodes of the tensors that stand for carries and slices inside of the body; root:
-// those of the next carries and of the outputs; out_of: which output of the loop y[i] is.
+// A scan that is recorded. seed: the nodes of the tensors that stand for carries and slices inside
+// of the body; root: those of the next carries and of the outputs; out_of: which output of the loop
+// y[i] is.
 typedef struct {
     tn_ctx           *cx;
     tn_scan_body     *body;
@@ -153,8 +156,8 @@ static bool find_steps(scan *r, int64_t steps)
                                        (long long)r->steps);
 }
 
-// The tensor that stands for a carry, or for the slices of a stack. It needs a gradient, so that what is recorded from
-// it can be differentiated, as it is outside.
+// The tensor that stands for a carry, or for the slices of a stack. It needs a gradient, so that
+// what is recorded from it can be differentiated, as it is outside.
 static tn_tensor *inner_tensor(scan *r, tn_tensor *x, bool slice)
 {
     tni_node  *n = tni_placeholder(r->cx, tni_dtype(x), tni_rank(x) - slice, tni_sizes(x) + slice);
@@ -264,7 +267,8 @@ static tni_loop *build_body(scan *r)
     return l;
 }
 
-// What the body wrote into tensors of the outside, or kept, would be computed from placeholders: it is gone.
+// What the body wrote into tensors of the outside, or kept, would be computed from placeholders: it
+// is gone.
 static bool body_is_pure(scan *r)
 {
     bool pure = true;
@@ -311,8 +315,8 @@ static bool give_outputs(scan *r, bool reverse, tn_tensor **made, tn_tensor **st
     return true;
 }
 
-// The body first, in a scope that dies with it; then the loop, in the scope of the caller. Nodes that only the first
-// scope held are held here in between.
+// The body first, in a scope that dies with it; then the loop, in the scope of the caller. Nodes
+// that only the first scope held are held here in between.
 tn_status tn_scan(tn_scan_body *body, void *user, int carries, tn_tensor **carry, int xs,
                   tn_tensor *const *x, int ys, tn_tensor **y, tn_scan_opts o)
 {
@@ -339,11 +343,12 @@ tn_status tn_scan(tn_scan_body *body, void *user, int carries, tn_tensor **carry
     return ok ? TN_OK : tni_failed();
 }
 
-// ---- tn_vmap -------------------------------------------------------------------------------------
+// ---- tn_vmap -----------------------------------------------------------------------------------
 
 enum { MOST_ARGUMENTS = 16 };
 
-// A function over examples. mapped: the arguments that differ from example to example, with their axis in front.
+// A function over examples. mapped: the arguments that differ from example to example, with their
+// axis in front.
 typedef struct {
     tn_vmap_fn       *f;
     void             *user;
@@ -354,8 +359,8 @@ typedef struct {
     int               count;
 } examples;
 
-// Strides express every order of axes, so that nothing is copied here; a rule that needs examples one after the other copies.
-// An axis of a tensor moved to another place.
+// Strides express every order of axes, so that nothing is copied here; a rule that needs examples
+// one after the other copies. An axis of a tensor moved to another place.
 static tn_tensor *move_axis(tn_tensor *x, int from, int to)
 {
     int order[TN_MAX_RANK], n = 0;
@@ -380,7 +385,8 @@ static void run_example(void *user, tn_tensor **carry, tn_tensor *const *x, tn_t
             tni_fail(e->x[0]->cx, TN_EARG, "vmap: the function left y[%d] NULL", i);
 }
 
-// Finds which arguments are mapped and moves their axes to the front. The context, or NULL, reported.
+// Finds which arguments are mapped and moves their axes to the front. The context, or NULL,
+// reported.
 static tn_ctx *find_examples(examples *e, const int *in)
 {
     if (!e->f || !e->x || e->n < 1 || e->n > MOST_ARGUMENTS || e->ny < 1 ||
@@ -411,8 +417,8 @@ static tn_ctx *find_examples(examples *e, const int *in)
     return cx;
 }
 
-// A scan hands nodes to its loop; here ops are recorded over them, with histories of their own, so handles are needed.
-// What the body reads, as tensors: the examples, and what is captured.
+// A scan hands nodes to its loop; here ops are recorded over them, with histories of their own, so
+// handles are needed. What the body reads, as tensors: the examples, and what is captured.
 static bool find_inputs(scan *r, const tni_loop *l, tn_tensor **in)
 {
     for (int i = 0; i < tni_loop_inputs(l); i++) {
@@ -423,7 +429,8 @@ static bool find_inputs(scan *r, const tni_loop *l, tn_tensor **in)
     return true;
 }
 
-// Records the function for all examples at once, or as a loop over them where an op of it has no rule.
+// Records the function for all examples at once, or as a loop over them where an op of it has no
+// rule.
 static bool record_examples(scan *r, const tni_loop *l)
 {
     tn_tensor *in[TNI_LOOP_INPUTS], *made[TNI_LOOP_OUTPUTS], *stack[TNI_LOOP_OUTPUTS];
@@ -439,8 +446,8 @@ static bool record_examples(scan *r, const tni_loop *l)
     return ok;
 }
 
-// The way of a scan without states up to its body, which is then recorded over all examples. Temporaries die with this call;
-// results leave the scope.
+// The way of a scan without states up to its body, which is then recorded over all examples.
+// Temporaries die with this call; results leave the scope.
 tn_status tn_vmap(tn_vmap_fn *f, void *user, int n, tn_tensor *const *x, const int *in, int ny,
                   tn_tensor **y, int out)
 {

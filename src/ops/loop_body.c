@@ -13,15 +13,16 @@
 //   add_outs      an output for each root; copies of what no step of the body would compute
 //   write_body    what the body computes as words, by which an equal one is found
 //
-// A number is inside, since it is an argument of the kernel that reads it; so is a view made in the body of a captured
-// value, which costs nothing there and would be a copy outside. A view that was made before the body is captured as it is:
-// a gradient may be asked for it by name.
+// A number is inside, since it is an argument of the kernel that reads it; so is a view made in the
+// body of a captured value, which costs nothing there and would be a copy outside. A view that was
+// made before the body is captured as it is: a gradient may be asked for it by name.
 #include "ops/loop.h"
 
 #include <string.h>
 
-// What is found while a body is built. inside: the node is copied into the body; needed: something of the body reads
-// it; copy: its copy, or the placeholder in its place. Invariant: the mark of node[i] is i + 1 while this is open.
+// What is found while a body is built. inside: the node is copied into the body; needed: something
+// of the body reads it; copy: its copy, or the placeholder in its place. Invariant: the mark of
+// node[i] is i + 1 while this is open.
 typedef struct {
     tn_ctx         *cx;
     tni_loop_parts *p;
@@ -44,9 +45,10 @@ tni_node *tni_placeholder(tn_ctx *cx, tn_dtype dt, int rank, const int64_t *size
     return n;
 }
 
-// ---- which nodes ---------------------------------------------------------------------------------
+// ---- which nodes -------------------------------------------------------------------------------
 
-// Whether a node is a seed that needs a gradient, without its leaf: what was detached from it reads this.
+// Whether a node is a seed that needs a gradient, without its leaf: what was detached from it reads
+// this.
 static bool is_detached(const tni_node *seed, const tni_node *n)
 {
     return seed->leaf && seed->op == TNI_view && seed->src[0] == n;
@@ -85,8 +87,8 @@ static bool list_body_node(builder *b, tni_node *n)
     return true;
 }
 
-// Lists the roots and all that they are made of, back to the seeds and to what was recorded before. The list grows
-// while it is read.
+// Lists the roots and all that they are made of, back to the seeds and to what was recorded before.
+// The list grows while it is read.
 static bool list_body(builder *b)
 {
     for (int i = 0; i < b->p->roots; i++)
@@ -103,8 +105,9 @@ static bool list_body(builder *b)
     return true;
 }
 
-// Oldest first: a node is inside if a source is made from a seed. Then newest first: numbers are inside as well, and views
-// made in the body of what is captured, so that no copy of a transposed weight is made.
+// Oldest first: a node is inside if a source is made from a seed. Then newest first: numbers are
+// inside as well, and views made in the body of what is captured, so that no copy of a transposed
+// weight is made.
 static void find_inside(builder *b)
 {
     for (size_t i = 0; i < b->count; i++) {
@@ -124,7 +127,7 @@ static void find_inside(builder *b)
     }
 }
 
-// ---- copies --------------------------------------------------------------------------------------
+// ---- copies ------------------------------------------------------------------------------------
 
 // The body takes over the reference of a new node.
 static bool keep_node(tni_loop *l, tni_node *n)
@@ -253,10 +256,10 @@ int tni_loop_add_out(tni_loop *l, tni_node *n)
     return l->outs++;
 }
 
-// ---- keeping -------------------------------------------------------------------------------------
+// ---- keeping -----------------------------------------------------------------------------------
 
-// What a body computes as words: its counts, then for every node op, dtype, shape, sources by number, and all of
-// its attributes, numbers of runs among them: they are those of the body.
+// What a body computes as words: its counts, then for every node op, dtype, shape, sources by
+// number, and all of its attributes, numbers of runs among them: they are those of the body.
 typedef struct {
     tn_ctx  *cx;
     int64_t *word;
@@ -281,8 +284,8 @@ static void put_bytes(words *w, const void *p, size_t bytes)
     }
 }
 
-// Every field of attr.def, those of runs as well: bodies that differ in a number are two. A view of one source has no
-// rule of its own.
+// Every field of attr.def, those of runs as well: bodies that differ in a number are two. A view of
+// one source has no rule of its own.
 static void put_all_attrs(words *w, const tni_node *n)
 {
     int axes = n->op == TNI_view || !n->nsrc ? n->rank : n->src[n->nsrc - 1]->rank;

@@ -1,11 +1,12 @@
-// Losses of distances, margins and distributions, with the meaning of torch.nn.functional: composite ops, whose
-// gradients come from the ops they record. 16-bit floats are computed in f32 and rounded once at the end.
+// Losses of distances, margins and distributions, with the meaning of torch.nn.functional:
+// composite ops, whose gradients come from the ops they record. 16-bit floats are computed in f32
+// and rounded once at the end.
 #include "ops/composite.h"
 
 #include <math.h>
 
-// The arguments of a loss, n of them: floats, of which those of 16 bits become f32; *dt is the result's dtype, f32 under
-// autocast.
+// The arguments of a loss, n of them: floats, of which those of 16 bits become f32; *dt is the
+// result's dtype, f32 under autocast.
 static bool open_loss(const char *op, int n, tn_tensor **x, const char *const *names, tn_dtype *dt)
 {
     if (!tni_args(op, n, x, names)) return false;
@@ -17,7 +18,8 @@ static bool open_loss(const char *op, int n, tn_tensor **x, const char *const *n
     return true;
 }
 
-// Checks that targets, 1 and -1 of any dtype, broadcast with the losses y, and returns them in y's dtype.
+// Checks that targets, 1 and -1 of any dtype, broadcast with the losses y, and returns them in y's
+// dtype.
 static tn_tensor *signs_of(const char *op, tn_tensor *y, tn_tensor *target)
 {
     static const char *const names[] = { "the loss", "target" };
@@ -38,7 +40,8 @@ tn_tensor *tn_margin_ranking(tn_tensor *a, tn_tensor *b, tn_tensor *target, tn_m
     return tni_reduce_loss(op, tn_relu(tn_add_s(tn_mul(t, less), o.margin)), o.reduce, dt);
 }
 
-// The cosine is of vectors along the last axis, whose squared lengths have 1e-12 added, as in PyTorch.
+// The cosine is of vectors along the last axis, whose squared lengths have 1e-12 added, as in
+// PyTorch.
 static tn_tensor *cosine(tn_tensor *a, tn_tensor *b)
 {
     tn_tensor *aa = tn_add_s(tn_sum(tn_square(a), -1), 1e-12);
@@ -63,8 +66,8 @@ tn_tensor *tn_cosine_embedding(tn_tensor *a, tn_tensor *b, tn_tensor *target, tn
     return tni_reduce_loss(op, y, o.reduce, dt);
 }
 
-// The p-norm of a - b along the last axis; 1e-6 is added to each difference, as in PyTorch, so that the gradient of two
-// equal vectors is finite.
+// The p-norm of a - b along the last axis; 1e-6 is added to each difference, as in PyTorch, so that
+// the gradient of two equal vectors is finite.
 static tn_tensor *distance(tn_tensor *a, tn_tensor *b, double p)
 {
     tn_tensor *d = tn_add_s(tn_sub(a, b), 1e-6);
@@ -97,7 +100,8 @@ tn_tensor *tn_triplet_margin(tn_tensor *anchor, tn_tensor *positive, tn_tensor *
     return tni_reduce_loss(op, tn_relu(tn_add_s(tn_sub(near, far), margin)), o.reduce, dt);
 }
 
-// The mean over the classes of (margin - x[target] + x[j])^p where that is positive, without the target itself.
+// The mean over the classes of (margin - x[target] + x[j])^p where that is positive, without the
+// target itself.
 tn_tensor *tn_multi_margin(tn_tensor *x, tn_tensor *target, tn_margin_opts o)
 {
     double                   margin = tni_or_default(o.margin, 1), p = tni_or_default(o.p, 1);

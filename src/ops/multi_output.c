@@ -15,8 +15,8 @@ static tni_node *primary_node(tn_ctx *cx, int op, const tn_array *out, int nsrc,
     return n;
 }
 
-// If one output cannot be made, those before it stay valid: the caller's frame frees them. The device
-// is asked when all outputs are there: it may want to know them.
+// If one output cannot be made, those before it stay valid: the caller's frame frees them. The
+// device is asked when all outputs are there: it may want to know them.
 bool tni_record_outputs(tn_ctx *cx, int op, int nout, const tn_array *out, int nsrc,
                         tni_node *const *src, const tni_attr *attr, tn_tensor **y)
 {
@@ -43,8 +43,8 @@ tn_tensor *tni_record_or_fallback(tn_ctx *cx, int op, tn_dtype dt, int rank, con
     return tni_record_outputs(cx, op, 1, &out, nsrc, src, attr, &y) ? y : NULL;
 }
 
-// References keep the row-major copies until the node has them. The call may run much later, so that a failure of its own
-// is no failure here.
+// References keep the row-major copies until the node has them. The call may run much later, so
+// that a failure of its own is no failure here.
 bool tni_record_packed(int op, const tni_attr *attr, int nin, tn_tensor *const *x, int nout,
                        const tn_array *out, tn_tensor **y)
 {

@@ -32,9 +32,9 @@ static tn_tensor *divide_by_std(const char *op, tn_tensor *d, tn_tensor *var, do
 }
 
 // (x - mean) / sqrt(var + eps). x - mean is computed in two parts: d = x - mid, where mid is the
-// mean as rounded, and the rounding error of the mean, one number per row, which is subtracted last, so that
-// the gradient reads d alone again (tni_moments). Recorded one by one: compilers differ in which
-// argument of a call they evaluate first, and plans should not.
+// mean as rounded, and the rounding error of the mean, one number per row, which is subtracted
+// last, so that the gradient reads d alone again (tni_moments). Recorded one by one: compilers
+// differ in which argument of a call they evaluate first, and plans should not.
 static tn_tensor *normalize(tn_tensor *x, const char *op, uint32_t mask, double eps)
 {
     if (!x) return NULL;
@@ -167,8 +167,9 @@ tn_tensor *tn_group_norm(tn_tensor *x, int64_t groups, tn_tensor *w, tn_tensor *
 
 // ---- batch norm --------------------------------------------------------------------------------
 
-// running = (1 - momentum) running + momentum scale now. It is an in-place write that the next evaluation computes
-// with the rest of the step. Called without gradient mode, so that it has no history.
+// running = (1 - momentum) running + momentum scale now. It is an in-place write that the next
+// evaluation computes with the rest of the step. Called without gradient mode, so that it has no
+// history.
 static bool update_running(tn_tensor *running, tn_tensor *now, double scale, double momentum)
 {
     if (!running) return true;
@@ -178,14 +179,14 @@ static bool update_running(tn_tensor *running, tn_tensor *now, double scale, dou
     return tn_assign(running, mix) != NULL;
 }
 
-// d: x minus its rounded mean; rest: the rounding error of that mean, per channel (NULL: none); scale: 1 /
-// sqrt(var + eps).
+// d: x minus its rounded mean; rest: the rounding error of that mean, per channel (NULL: none);
+// scale: 1 / sqrt(var + eps).
 typedef struct {
     tn_tensor *d, *rest, *scale;
 } centered;
 
-// What values are measured from, plus their mean distance from it. That is NaN where mid is infinite:
-// then the mean is that infinity, or NaN.
+// What values are measured from, plus their mean distance from it. That is NaN where mid is
+// infinite: then the mean is that infinity, or NaN.
 static tn_tensor *exact_mean(tn_tensor *mid, tn_tensor *rest)
 {
     return tn_where(tn_isfinite(mid), tn_add(mid, rest), mid);
@@ -199,8 +200,9 @@ static tn_tensor *first_values(tn_tensor *x)
     return x;
 }
 
-// The moments of each channel. Of many values the mean would cost a pass over all of x: they are measured
-// from one of them instead, which is at most a few deviations off if it is not the one that makes the deviation.
+// The moments of each channel. Of many values the mean would cost a pass over all of x: they are
+// measured from one of them instead, which is at most a few deviations off if it is not the one
+// that makes the deviation.
 static tni_moments channel_moments(tn_tensor *x, const char *op, uint32_t mask, int64_t n)
 {
     enum { MANY = 4096 };
@@ -208,8 +210,9 @@ static tni_moments channel_moments(tn_tensor *x, const char *op, uint32_t mask, 
     return tni_moments_about(x, first_values(x), op, mask, true);
 }
 
-// Joins the moments of all ranks' items: sums and numbers of values add up, squares by the distances between
-// means. Sets the rest of the mean and the variance of c, per channel, and returns the number of values; NULL on failure.
+// Joins the moments of all ranks' items: sums and numbers of values add up, squares by the
+// distances between means. Sets the rest of the mean and the variance of c, per channel, and
+// returns the number of values; NULL on failure.
 static tn_tensor *join_ranks(tn_dist *d, const tni_moments *m, int64_t n, tn_tensor **rest,
                              tn_tensor **var)
 {

@@ -176,8 +176,8 @@ const int *tni_channels_last_order(int rank);
 enum { TNI_WEIGHTS_LAST = 2 };
 
 // What a row `linalg` computes, of matrices (..., m, n) with leading sizes equal. Outputs after the
-// first that a program does not ask for are not computed. A matrix that has no such factorization gives
-// NaN, and a number above 0 in `info`, i32 (...).
+// first that a program does not ask for are not computed. A matrix that has no such factorization
+// gives NaN, and a number above 0 in `info`, i32 (...).
 //
 //   cholesky    a -> l of a = l l', info: the order of the first minor that is not positive
 //   lu          a -> l below the diagonal and u; i64 (..., n): the rows of a in the order of l u; info: the
@@ -201,9 +201,9 @@ typedef enum {
     TNI_LINALG_PINV
 } tni_linalg_kind;
 
-// Where the elements of a sparse matrix (rows, cols) are: one vector of i32, the last source of spmm and sddmm. The
-// elements are kept by rows, with rising columns in each; no two have one place. The vector has, each part from a
-// multiple of four on so that it can be loaded in fours,
+// Where the elements of a sparse matrix (rows, cols) are: one vector of i32, the last source of
+// spmm and sddmm. The elements are kept by rows, with rising columns in each; no two have one
+// place. The vector has, each part from a multiple of four on so that it can be loaded in fours,
 //
 //   offsets     rows + 1   row r has the elements offsets[r] .. offsets[r + 1] - 1
 //   columns     count      the column of each element
@@ -212,8 +212,8 @@ typedef enum {
 //   t_columns   count      the row of each element, by columns
 //   order       count      which element it is
 //
-// and `length` numbers in all. With the transposed part a product with the transposed matrix, as in the gradient, also adds
-// up each row of its result by itself, in a fixed order.
+// and `length` numbers in all. With the transposed part a product with the transposed matrix, as in
+// the gradient, also adds up each row of its result by itself, in a fixed order.
 typedef struct {
     int64_t offsets, columns, rows, t_offsets, t_columns, order, length;
 } tni_pattern;
@@ -228,9 +228,9 @@ static inline tni_pattern tni_pattern_of(int64_t rows, int64_t cols, int64_t cou
     return p;
 }
 
-// What a row `fft` computes, of pairs (..., n, 2) or of real numbers (..., n), over 1 to 3 of the last axes, times a scale. The result of C2R
-// says whether n is even; parts that the spectrum of real numbers has not, imaginary ones of its first and, for an even n, last element,
-// do not count.
+// What a row `fft` computes, of pairs (..., n, 2) or of real numbers (..., n), over 1 to 3 of the
+// last axes, times a scale. The result of C2R says whether n is even; parts that the spectrum of
+// real numbers has not, imaginary ones of its first and, for an even n, last element, do not count.
 //
 //   c2c   (..., n, 2) -> (..., n, 2), forward or inverse
 //   r2c   (..., n) -> (..., n / 2 + 1, 2), forward

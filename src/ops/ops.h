@@ -1,6 +1,6 @@
 // Recording: the functions that every op goes through. This is the one header of the folder for
-// what record.c, autocast.c, memory_format.c, multi_output.c, reduce.c, write.c, create.c, product.c,
-// attention.c, fallback.c, flops.c and custom.c offer to other files.
+// what record.c, autocast.c, memory_format.c, multi_output.c, reduce.c, write.c, create.c,
+// product.c, attention.c, fallback.c, flops.c and custom.c offer to other files.
 #ifndef TNI_OPS_OPS_H
 #define TNI_OPS_OPS_H
 
@@ -11,7 +11,7 @@
 // Additions and multiplications that computing a node takes.
 double tni_node_flops(const tni_node *n);
 
-// ---- recording by nodes: sources are checked and of fitting shape and dtype ---------------------
+// ---- recording by nodes: sources are checked and of fitting shape and dtype --------------------
 
 // Whether ops compute with a dtype; false, reported, if it only stores numbers.
 bool tni_want_math_dtype(tn_ctx *cx, const char *op, tn_dtype dt);
@@ -26,8 +26,9 @@ tn_tensor *tni_record(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *
 tn_tensor *tni_record_or_fallback(tn_ctx *cx, int op, tn_dtype dt, int rank, const int64_t *size,
                                   int nsrc, tni_node *const *src, const tni_attr *attr);
 
-// Promises that all elements of y, integers, are in 0 .. count-1 in every run of any plan. A gather or
-// scatter of at least count elements by y then needs no check, so it cannot fail. NULL is allowed.
+// Promises that all elements of y, integers, are in 0 .. count-1 in every run of any plan. A gather
+// or scatter of at least count elements by y then needs no check, so it cannot fail. NULL is
+// allowed.
 void tni_set_below(tn_tensor *y, int64_t count);
 // Whether computing n can fail: it may find an index out of range, or it is a user's function.
 static inline bool tni_node_may_fail(const tni_node *n)
@@ -104,15 +105,15 @@ tn_tensor *tni_number(tn_ctx *cx, tn_dtype dt, tni_num v);
 tn_tensor *tni_drop(tn_tensor *x, tn_tensor *u, double p);
 // Reserves counters for `count` random numbers of dt; returns the first.
 uint64_t tni_random_reserve(tn_ctx *cx, tn_dtype dt, int64_t count);
-// The same for a tensor of items, `rows` along its first axis, of which this rank has a part (tn_random_shard): numbers
-// for all ranks' items are reserved, and the result is the counter of this rank's first one. That one is number *shift
-// of its counter.
+// The same for a tensor of items, `rows` along its first axis, of which this rank has a part
+// (tn_random_shard): numbers for all ranks' items are reserved, and the result is the counter of
+// this rank's first one. That one is number *shift of its counter.
 uint64_t tni_random_reserve_items(tn_ctx *cx, tn_dtype dt, int64_t count, int64_t rows,
                                   int64_t *shift);
 // Uniform numbers for such a tensor.
 tn_tensor *tni_rand_items(tn_ctx *cx, const char *op, tn_dtype dt, int rank, const int64_t *size);
 
-// ---- autocast ------------------------------------------------------------------------------------
+// ---- autocast ----------------------------------------------------------------------------------
 
 // The dtype in which autocast computes what would be computed in dt.
 tn_dtype tni_autocast_dtype(const tn_ctx *cx, tni_autocast how, tn_dtype dt);
@@ -137,8 +138,8 @@ bool tni_record_packed(int op, const tni_attr *attr, int nin, tn_tensor *const *
 tn_tensor *tni_output(tn_ctx *cx, tni_node **primary, int64_t index, const tn_array *out);
 // Gives attr bytes of its own, equal to those that it has. False, reported, when memory is out.
 bool tni_custom_copy(tn_ctx *cx, tni_attr *attr);
-// Records a node of n's op, shape and attributes over other sources, which for an output are its new primary. The
-// caller has one reference. NULL, reported, when memory is out.
+// Records a node of n's op, shape and attributes over other sources, which for an output are its
+// new primary. The caller has one reference. NULL, reported, when memory is out.
 tni_node *tni_record_copy(tn_ctx *cx, const tni_node *n, tni_node *const *src);
 
 // ---- fallbacks of LIBRARY ops, out of other rows -----------------------------------------------
@@ -190,19 +191,19 @@ tn_tensor *tni_repeat_heads(tn_tensor *x, int64_t H);
 // x summed over the axes along which `like`, of its rank, has size 1.
 tn_tensor *tni_sum_to(tn_tensor *x, const tn_tensor *like);
 
-// The batch norm of x by running statistics as the convolution that x is, with another weight and bias
-// (fold_norm.c); eps is filled in. NULL, not reported, if x is something else.
+// The batch norm of x by running statistics as the convolution that x is, with another weight and
+// bias (fold_norm.c); eps is filled in. NULL, not reported, if x is something else.
 tn_tensor *tni_fold_norm(tn_tensor *x, tn_tensor *mean, tn_tensor *var, tn_tensor *gain,
                          tn_tensor *shift, double eps);
-// Attention as one op over q, k and v of four axes and extras of the attributes' number, (B, H, T, S)
-// with sizes of 1 where they broadcast. NULL, not reported, if the device declines it.
+// Attention as one op over q, k and v of four axes and extras of the attributes' number, (B, H, T,
+// S) with sizes of 1 where they broadcast. NULL, not reported, if the device declines it.
 tn_tensor *tni_attention_record(tn_tensor *const x[3], tn_tensor *const *extra,
                                 const tni_attr *attr);
-// The product of a and b as attention, if that is what it is the end of (recognize.c), else NULL. The
-// arguments are checked and of one dtype.
+// The product of a and b as attention, if that is what it is the end of (recognize.c), else NULL.
+// The arguments are checked and of one dtype.
 tn_tensor *tni_recognize_attention(tn_tensor *a, tn_tensor *b);
-// Records the first `count` instructions of a score program over the scores raw (B, H, T, S) and its
-// sources: value[i] is that of instruction i. False, reported, on failure.
+// Records the first `count` instructions of a score program over the scores raw (B, H, T, S) and
+// its sources: value[i] is that of instruction i. False, reported, on failure.
 bool tni_score_record(tn_ctx *cx, const tni_score_op *op, int count, tn_tensor *raw,
                       tn_tensor *const *extra, tn_tensor **value);
 // Frees the programs that a context keeps.

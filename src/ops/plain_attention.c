@@ -1,5 +1,5 @@
-// Attention and its gradient out of products, maps and a softmax: what tn_attention records where the
-// op does not serve, and what the rules of gradients are made of.
+// Attention and its gradient out of products, maps and a softmax: what tn_attention records where
+// the op does not serve, and what the rules of gradients are made of.
 //
 // T queries, S keys and values, D their size, E that of a value; H heads of queries, Hk of keys
 #include "ops/composite.h"

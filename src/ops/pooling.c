@@ -30,8 +30,8 @@ static pool fill_pool(const char *op, int axes, const int64_t *kernel, const tn_
     return p;
 }
 
-// The number of windows along n elements, 0 if there is none. In ceil mode the last may reach beyond the padding, if it
-// begins in x or before it.
+// The number of windows along n elements, 0 if there is none. In ceil mode the last may reach
+// beyond the padding, if it begins in x or before it.
 static int64_t count_windows(const pool *p, int i, int64_t n)
 {
     int64_t s = p->stride[i], pad = p->padding[i], span = (p->kernel[i] - 1) * p->dilation[i] + 1;
@@ -200,8 +200,8 @@ static tn_tensor *window_sums(const pool *p, tn_tensor *x)
     return w ? show_in_order(&l, tni_sum_over(w, p->op, window_axes(p, w), false)) : NULL;
 }
 
-// How many elements of each window count: those of x or, unless they are excluded, of x and its padding, but not what
-// a last window reaches beyond it. The sums of windows of ones.
+// How many elements of each window count: those of x or, unless they are excluded, of x and its
+// padding, but not what a last window reaches beyond it. The sums of windows of ones.
 static tn_tensor *window_counts(const pool *p, tn_tensor *x, tn_dtype dt, bool exclude_padding)
 {
     tni_view s = tni_layout(x);

@@ -1,5 +1,5 @@
-// Products of matrices: matmul with its vector forms, and linear. Each ends in one node of a LIBRARY
-// op, which devices run by a library or by kernels of their own.
+// Products of matrices: matmul with its vector forms, and linear. Each ends in one node of a
+// LIBRARY op, which devices run by a library or by kernels of their own.
 //
 // m rows, n columns of the result, k the inner size
 #include "ops/kept_calls.h"
@@ -81,10 +81,10 @@ static void fold_batch(tn_tensor **a, tn_tensor **b, tn_tensor *right)
     }
 }
 
-// The node of a product of a (..., m, k) and b (..., k, n), which have the dtypes that the op takes;
-// leading sizes broadcast. A vector on the left is a row, one on the right a column, and the axis it
-// lacks is missing in the result too: the node has that shape, since a product is the same memory with
-// or without an axis of size 1.
+// The node of a product of a (..., m, k) and b (..., k, n), which have the dtypes that the op
+// takes; leading sizes broadcast. A vector on the left is a row, one on the right a column, and the
+// axis it lacks is missing in the result too: the node has that shape, since a product is the same
+// memory with or without an axis of size 1.
 static tn_tensor *record_product(tn_ctx *cx, int op, tn_dtype dt, tn_tensor *const *given,
                                  tn_tensor *a, tn_tensor *b)
 {
@@ -119,8 +119,8 @@ static tn_ctx *product_args(const char *name, tn_tensor *a, tn_tensor *b)
     return cx;
 }
 
-// Integers keep their dtype and wrap. Complex numbers are products of their parts, and a product that ends attention
-// spelled out becomes that.
+// Integers keep their dtype and wrap. Complex numbers are products of their parts, and a product
+// that ends attention spelled out becomes that.
 tn_tensor *tn_matmul(tn_tensor *a, tn_tensor *b)
 {
     tn_tensor *const given[] = { a, b };

@@ -1,11 +1,12 @@
-// 2:4 sparsity: which two of each four neighbouring weights stay. Tensor cores of NVIDIA multiply such matrices with half of the work; a mask
-// that also holds for the transposed matrix serves the gradient of the input, too.
+// 2:4 sparsity: which two of each four neighbouring weights stay. Tensor cores of NVIDIA multiply
+// such matrices with half of the work; a mask that also holds for the transposed matrix serves the
+// gradient of the input, too.
 #include "ops/composite.h"
 
 #include <string.h>
 
-// An element stays if fewer than two of its four are larger; of equal ones the first counts as larger. NaN is below nothing, so that it
-// stays and is seen.
+// An element stays if fewer than two of its four are larger; of equal ones the first counts as
+// larger. NaN is below nothing, so that it stays and is seen.
 static tn_tensor *along_rows(tn_tensor *a)
 {
     tn_ctx *cx   = a->cx;
@@ -20,9 +21,11 @@ static tn_tensor *along_rows(tn_tensor *a)
     return rank_of ? tn_reshape(tn_lt_s(rank_of, 2), rank, size) : NULL;
 }
 
-// There are 6 ways to keep two elements of a row, and so 1,296 of four rows; in 90 of them each column keeps two as well.
+// There are 6 ways to keep two elements of a row, and so 1,296 of four rows; in 90 of them each
+// column keeps two as well.
 //
-// All ways to keep two elements of each row and of each column of four rows of four, as rows of 16 numbers.
+// All ways to keep two elements of each row and of each column of four rows of four, as rows of 16
+// numbers.
 enum { WAYS = 90, TILE = 16 };
 static void list_ways(float way[WAYS][TILE])
 {
@@ -41,10 +44,11 @@ static void list_ways(float way[WAYS][TILE])
     }
 }
 
-// The tiles as rows of 16 numbers, times the ways as columns: a sum of magnitudes for each. Taking the largest is exact, where choosing
-// element by element might leave a tile with no way to end.
+// The tiles as rows of 16 numbers, times the ways as columns: a sum of magnitudes for each. Taking
+// the largest is exact, where choosing element by element might leave a tile with no way to end.
 //
-// Of each tile of 4 x 4 the way that keeps most, found by one product with all of them. a: (..., rows, cols) of magnitudes.
+// Of each tile of 4 x 4 the way that keeps most, found by one product with all of them. a: (...,
+// rows, cols) of magnitudes.
 static tn_tensor *by_tiles(tn_tensor *a)
 {
     static const int order[] = { 0, 1, 3, 2, 4 };
@@ -68,7 +72,8 @@ static tn_tensor *by_tiles(tn_tensor *a)
     return mask ? tn_ne_s(mask, 0) : NULL;
 }
 
-// As NVIDIA's tools count: fours lie along the axis that a product adds up, the last one of a weight (out, in).
+// As NVIDIA's tools count: fours lie along the axis that a product adds up, the last one of a
+// weight (out, in).
 //
 // The mask has no gradient: what stays is chosen, not computed.
 tn_tensor *tn_prune_2_4(tn_tensor *w, bool both)

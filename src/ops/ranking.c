@@ -1,6 +1,6 @@
 // Elements by their order along an axis: extremes with their places, running extremes, medians,
-// quantiles, modes, places in sorted rows. All by sorts, gathers and scans of others' making, so that
-// gradients go to the elements that were chosen.
+// quantiles, modes, places in sorted rows. All by sorts, gathers and scans of others' making, so
+// that gradients go to the elements that were chosen.
 #include "ops/composite.h"
 #include "ops/ranking.h"
 
@@ -160,8 +160,8 @@ tn_tensor *tn_quantile(tn_tensor *x, double q, int axis)
 
 // ---- places in sorted lines --------------------------------------------------------------------
 
-// By halving, all values at once: `at` counts the elements that are known to lie before. Comparisons
-// are denied rather than turned, so that NaN counts as the largest number.
+// By halving, all values at once: `at` counts the elements that are known to lie before.
+// Comparisons are denied rather than turned, so that NaN counts as the largest number.
 tn_tensor *tn_searchsorted(tn_tensor *sorted, tn_tensor *values, bool right)
 {
     static const char *const names[] = { "sorted", "values" };

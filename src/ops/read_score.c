@@ -1,7 +1,7 @@
-// Recorded nodes as a score program. Maps become instructions; what they read, and is no map, number
-// or iota, becomes a source. Shapes differ on the way down (a mask is (T, S), slopes are (H, 1, 1)),
-// so a node is read at a place: which of its elements, in row-major order, goes with the score
-// (b, h, i, j). Maps have the places of their operands; views change them.
+// Recorded nodes as a score program. Maps become instructions; what they read, and is no map,
+// number or iota, becomes a source. Shapes differ on the way down (a mask is (T, S), slopes are (H,
+// 1, 1)), so a node is read at a place: which of its elements, in row-major order, goes with the
+// score (b, h, i, j). Maps have the places of their operands; views change them.
 #include "ops/recognize.h"
 
 #include <string.h>
@@ -234,8 +234,8 @@ static int find_known(const tni_score_reader *r, const tni_node *n, const int64_
 
 static int read_kind(tni_score_reader *r, tni_node *n, const int64_t step[4], int depth);
 
-// A view of something that can be read is that at another place. If it cannot, the view itself is the
-// source, not what it views: a gradient asked for the view finds it.
+// A view of something that can be read is that at another place. If it cannot, the view itself is
+// the source, not what it views: a gradient asked for the view finds it.
 static int read_view(tni_score_reader *r, tni_node *n, const int64_t step[4], int depth)
 {
     tni_score_place p = { n, { step[0], step[1], step[2], step[3] } };

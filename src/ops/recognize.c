@@ -3,11 +3,11 @@
 //     tn_matmul(tn_dropout(tn_softmax(f(tn_matmul(q, k')), -1), p), v)
 //
 // also with 0 in place of NaN behind the softmax, as exporters of models write it.
-// f is any chain of maps: a scale, a bias, ALiBi out of aranges, a softcap, masks of comparisons or of
-// document numbers. Everything before v is still pending, so one node of attention takes its place:
-// f becomes options of the op (causal, window, mask) where these can say it, and else a score
-// program. The nodes that it replaces are left as recipes: they cost nothing, and are computed if
-// somebody reads them after all.
+// f is any chain of maps: a scale, a bias, ALiBi out of aranges, a softcap, masks of comparisons or
+// of document numbers. Everything before v is still pending, so one node of attention takes its
+// place: f becomes options of the op (causal, window, mask) where these can say it, and else a
+// score program. The nodes that it replaces are left as recipes: they cost nothing, and are
+// computed if somebody reads them after all.
 //
 // B batches, H heads, T queries, S keys
 #include "ops/composite.h"
@@ -61,8 +61,8 @@ static bool is_number(const tni_node *n, double *v)
 
 // ---- dropout and softmax -----------------------------------------------------------------------
 
-// where(uniform >= p, x * 1 / (1 - p), 0), over random numbers of the weights' shape. Returns x, or n
-// itself if it is no dropout.
+// where(uniform >= p, x * 1 / (1 - p), 0), over random numbers of the weights' shape. Returns x, or
+// n itself if it is no dropout.
 static tni_node *under_dropout(finding *f, tni_node *n)
 {
     double p, by, zero;
@@ -80,8 +80,8 @@ static tni_node *under_dropout(finding *f, tni_node *n)
     return under_casts(f, x->src[0]);
 }
 
-// where(isnan(x), 0, x), which exporters put behind a softmax for queries that see no key: attention gives 0 for these. Returns x, or
-// n itself if it is no such guard.
+// where(isnan(x), 0, x), which exporters put behind a softmax for queries that see no key:
+// attention gives 0 for these. Returns x, or n itself if it is no such guard.
 static tni_node *under_guard(finding *f, tni_node *n)
 {
     double zero;
@@ -133,7 +133,7 @@ static tni_node *under_softmax(finding *f, tni_node *n)
     return x;
 }
 
-// ---- the product of queries and keys -------------------------------------------------------------
+// ---- the product of queries and keys -----------------------------------------------------------
 
 // The pending product under the softmax's argument, found by going down maps. Of several the newest
 // is taken: another would be a source.
@@ -152,8 +152,8 @@ static tni_node *find_product(tni_node *n)
     return best;
 }
 
-// An operand of the product as a tensor of its four axes, or of its last two alone if all batches and heads share it. A
-// number that it is multiplied by becomes part of the scale.
+// An operand of the product as a tensor of its four axes, or of its last two alone if all batches
+// and heads share it. A number that it is multiplied by becomes part of the scale.
 static tn_tensor *find_operand(finding *f, tni_node *n, const int64_t size[4], bool shared)
 {
     tni_score_place p = { n, { 0 } }, at;
@@ -183,8 +183,8 @@ static bool find_sizes(const tni_node *n, int64_t size[4])
     return true;
 }
 
-// Takes the product as that of queries and keys. They have the axes of the scores or, where all batches and heads share
-// the keys, are two matrices, of which the queries have the rows of all.
+// Takes the product as that of queries and keys. They have the axes of the scores or, where all
+// batches and heads share the keys, are two matrices, of which the queries have the rows of all.
 static bool take_product(finding *f, tni_node *n)
 {
     int64_t size[4];
@@ -200,7 +200,7 @@ static bool take_product(finding *f, tni_node *n)
     return f->q && f->k;
 }
 
-// ---- what hides keys -----------------------------------------------------------------------------
+// ---- what hides keys ---------------------------------------------------------------------------
 
 // Hidden are: with causal the keys after the query, and those `left` or more before it, `right` or
 // more after it; 0: no such bound.
@@ -214,8 +214,8 @@ typedef struct {
     double c, i, j;
 } linear;
 
-// Whether sums and differences of places are what they are in whole numbers: 8 and 16 bits and those
-// without a sign wrap around, and a bool is 1 for all but 0.
+// Whether sums and differences of places are what they are in whole numbers: 8 and 16 bits and
+// those without a sign wrap around, and a bool is 1 for all but 0.
 static bool holds_places(tn_dtype dt)
 {
     return tni_is_float(dt) || dt == TN_I64 || dt == TN_I32;
@@ -310,8 +310,8 @@ static bool takes_comparison(const finding *f, const tni_score_op *x, bool hidde
     return true;
 }
 
-// Takes what a condition hides into the bounds, as far as they can say it. Returns the instruction of what
-// is left of it; -1: nothing.
+// Takes what a condition hides into the bounds, as far as they can say it. Returns the instruction
+// of what is left of it; -1: nothing.
 static int strip_condition(finding *f, int at, bool hidden, bool only_causal, bounds *b)
 {
     tni_score_op x;
@@ -348,8 +348,8 @@ static bool set_bounds(finding *f, const bounds *b)
     return true;
 }
 
-// Takes what hides keys off the end of the program, as far as bounds say it. Returns the instruction that
-// is left as the value.
+// Takes what hides keys off the end of the program, as far as bounds say it. Returns the
+// instruction that is left as the value.
 static int strip_value(finding *f, int at, bool only_causal, bounds *b)
 {
     tni_score_op x;
@@ -366,8 +366,8 @@ static int strip_value(finding *f, int at, bool only_causal, bounds *b)
     return tni_score_append(&f->r, &x);
 }
 
-// Whether there is room for the instructions that are appended: one for each choice and condition, in
-// two attempts.
+// Whether there is room for the instructions that are appended: one for each choice and condition,
+// in two attempts.
 static bool has_room(const tni_score_reader *r)
 {
     int n = 0;
@@ -388,7 +388,7 @@ static int strip_hiding(finding *f, int last)
     return last;
 }
 
-// ---- the rest of the program ---------------------------------------------------------------------
+// ---- the rest of the program -------------------------------------------------------------------
 
 // Readers of an instruction; *by is the last of them.
 static int count_readers(const tni_score_reader *r, int at, int *by)
@@ -425,8 +425,8 @@ static void fold_scale(finding *f)
     }
 }
 
-// Whether the program is the score plus a source, or the score where a source of bools is true: that
-// is the mask of the op.
+// Whether the program is the score plus a source, or the score where a source of bools is true:
+// that is the mask of the op.
 static bool is_mask(const finding *f)
 {
     const tni_score_reader *r = &f->r;
@@ -502,8 +502,8 @@ static void leave_replaced(finding *f)
     }
 }
 
-// A source as a tensor. A matrix of numbers whose keys are not neighbours, as that of a table of biases
-// by distance, is read by every batch and in three kernels: it is copied first.
+// A source as a tensor. A matrix of numbers whose keys are not neighbours, as that of a table of
+// biases by distance, is read by every batch and in three kernels: it is copied first.
 static tn_tensor *source_tensor(finding *f, int i)
 {
     tn_tensor *x = tni_place_tensor(f->cx, &f->r.source[i], f->r.size, false);
@@ -548,7 +548,8 @@ static tn_tensor *spread_values(const finding *f, tn_tensor *v)
     return tni_expand_to(v, rank, size);
 }
 
-// Whether a pending node can be weights: a softmax, perhaps dropped and cast. Most products fail here.
+// Whether a pending node can be weights: a softmax, perhaps dropped and cast. Most products fail
+// here.
 static bool may_be_weights(const tni_node *n)
 {
     if (n->rank < 2 || n->rank > 4) return false;

@@ -55,9 +55,9 @@ void tni_score_reader_trim(tni_score_reader *r, int last);
 // The program of these instructions, of which the last is the value. NULL if the context has too
 // many, or, reported, when memory is out.
 const tni_score *tni_score_keep(tn_ctx *cx, const tni_score_op *op, int count, int sources);
-// The gradients of the scores (gx[0]) and of the sources (gx[1 ..]) for those of a program's slopes, in
-// the same order and all of the scores' shape; NULL where nothing comes back. False, reported, on
-// failure.
+// The gradients of the scores (gx[0]) and of the sources (gx[1 ..]) for those of a program's
+// slopes, in the same order and all of the scores' shape; NULL where nothing comes back. False,
+// reported, on failure.
 bool tni_score_slope_grads(tn_ctx *cx, const tni_score *s, tn_tensor *raw, tn_tensor *const *extra,
                            tn_tensor *const *g, tn_tensor **gx);
 

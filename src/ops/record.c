@@ -313,9 +313,10 @@ static bool broadcast_shape(tn_ctx *cx, const char *op, int n, tn_tensor *const 
     return !grown || tni_shape_ok(cx, op, *rank, size);
 }
 
-// The neighbour of a in the direction of b in a dtype of 16 bits, whose digits the row of the op does not know: a little
-// more than half a step from a in that direction, rounded. A step is 2^-digits to 2^(1 - digits) of a number, and never
-// less than the smallest number. The direction is that of the neighbour in f32, which has no gradient either.
+// The neighbour of a in the direction of b in a dtype of 16 bits, whose digits the row of the op
+// does not know: a little more than half a step from a in that direction, rounded. A step is
+// 2^-digits to 2^(1 - digits) of a number, and never less than the smallest number. The direction
+// is that of the neighbour in f32, which has no gradient either.
 static tn_tensor *next_rounded(tn_tensor *a, tn_tensor *b, tn_dtype dt)
 {
     const tni_dtype_facts *f   = &tni_dtype_table[dt];

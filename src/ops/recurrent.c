@@ -1,5 +1,6 @@
-// Recurrent networks: plain, LSTM and GRU layers, as scans over time. The inputs of all steps are one product; a step is
-// the product of the state and one kernel of the gates. Names, gate order and meaning are PyTorch's.
+// Recurrent networks: plain, LSTM and GRU layers, as scans over time. The inputs of all steps are
+// one product; a step is the product of the state and one kernel of the gates. Names, gate order
+// and meaning are PyTorch's.
 //
 //   RNN    h' = tanh(x + h W_hh' + b_hh), or relu of it           x stands for the step's W_ih x + b_ih
 //   LSTM   i, f, g, o = x + h W_hh' + b_hh                        c' = sigmoid(f) c + sigmoid(i) tanh(g)
@@ -7,7 +8,8 @@
 //   GRU    r, z, n of x and of h W_hh' + b_hh                     n = tanh(x_n + sigmoid(r) h_n)
 //                                                                 h' = (1 - sigmoid(z)) n + sigmoid(z) h
 //
-// What a plan has for a layer of an LSTM in training, for all T steps together unless it says otherwise:
+// What a plan has for a layer of an LSTM in training, for all T steps together unless it says
+// otherwise:
 //
 //   forward    x W_ih' + b_ih + b_hh        one product (T B, I) @ (I, 4 H)
 //              h W_hh' + x of the step      a product, T times
@@ -21,8 +23,8 @@
 
 #include <string.h>
 
-// One layer in one direction, as its step sees it. bias: that of the state's product, inside of the step; NULL: it is
-// added to the inputs.
+// One layer in one direction, as its step sees it. bias: that of the state's product, inside of the
+// step; NULL: it is added to the inputs.
 typedef struct {
     tn_rnn_kind kind;
     int64_t     H;
@@ -35,7 +37,7 @@ static int gates_of(tn_rnn_kind kind)
     return kind == TN_LSTM ? 4 : kind == TN_GRU ? 3 : 1;
 }
 
-// ---- a step --------------------------------------------------------------------------------------
+// ---- a step ------------------------------------------------------------------------------------
 
 // Gate number i of gates side by side.
 static tn_tensor *gate(const cell *s, tn_tensor *x, int i)
@@ -43,7 +45,8 @@ static tn_tensor *gate(const cell *s, tn_tensor *x, int i)
     return tn_slice(x, -1, i * s->H, (i + 1) * s->H, 1);
 }
 
-// By tanh, one function of which the gradient needs the value alone: a gate is never far from where both are exact.
+// By tanh, one function of which the gradient needs the value alone: a gate is never far from where
+// both are exact.
 static tn_tensor *sigmoid(tn_tensor *x)
 {
     return tn_add_s(tn_mul_s(tn_tanh(tn_mul_s(x, 0.5)), 0.5), 0.5);
@@ -67,8 +70,8 @@ static void gru_step(const cell *s, tn_tensor *x, tn_tensor *g, tn_tensor **h)
     *h           = tn_add(n, tn_mul(z, tn_sub(tni_widen(*h), n)));  // (1 - z) n + z h
 }
 
-// One step: carry is h, or h and c. Sequences that have ended keep their state and give zeros. Gates of 16 bits are
-// computed in f32.
+// One step: carry is h, or h and c. Sequences that have ended keep their state and give zeros.
+// Gates of 16 bits are computed in f32.
 static void step(void *user, tn_tensor **carry, tn_tensor *const *x, tn_tensor **y)
 {
     const cell *s       = user;
@@ -91,9 +94,10 @@ static void step(void *user, tn_tensor **carry, tn_tensor *const *x, tn_tensor *
     y[0] = s->counted ? tn_where(x[1], next[0], tn_zeros_like(next[0])) : carry[0];
 }
 
-// ---- arguments -----------------------------------------------------------------------------------
+// ---- arguments ---------------------------------------------------------------------------------
 
-// What is given, checked. B and I of the first layer; D directions; per: weights of a layer in one direction.
+// What is given, checked. B and I of the first layer; D directions; per: weights of a layer in one
+// direction.
 typedef struct {
     tn_ctx           *cx;
     tn_rnn_opts       o;
@@ -158,7 +162,7 @@ static bool network_ok(network *r, int n, tn_tensor *x)
     return states_fit(r);
 }
 
-// ---- layers --------------------------------------------------------------------------------------
+// ---- layers ------------------------------------------------------------------------------------
 
 // The state that direction number k of all begins with.
 static tn_tensor *first_state(const network *r, tn_tensor *all, tn_dtype dt, int k)
@@ -168,8 +172,8 @@ static tn_tensor *first_state(const network *r, tn_tensor *all, tn_dtype dt, int
     return s && tni_dtype(s) != dt ? tn_cast(s, dt) : s;
 }
 
-// One direction of one layer: y (T, B, H), and the state after it. Both biases are added to the inputs; of a GRU, whose
-// reset gate multiplies it, that of the state is not.
+// One direction of one layer: y (T, B, H), and the state after it. Both biases are added to the
+// inputs; of a GRU, whose reset gate multiplies it, that of the state is not.
 static bool run_direction(const network *r, tn_tensor *x, int k, tn_tensor **y, tn_tensor **state)
 {
     tn_tensor *const *w    = r->weights + k * r->per;
@@ -213,7 +217,8 @@ static tn_sequence run_layers(const network *r, tn_tensor *x)
     return y;
 }
 
-// The tensors of the results leave the scope in which the layers are recorded; all others die with it.
+// The tensors of the results leave the scope in which the layers are recorded; all others die with
+// it.
 static void leave_scope(tn_scope *s, tn_tensor *t)
 {
     if (!t) return;

@@ -1,6 +1,6 @@
 // Images and other tensors (N, C, places...) at other places: padding with what is there, resizing,
-// sampling on a grid, windows as columns. Elements are gathered by an index that the host makes, times
-// weights where there are several for one result, so that gradients are scatters.
+// sampling on a grid, windows as columns. Elements are gathered by an index that the host makes,
+// times weights where there are several for one result, so that gradients are scatters.
 #include "ops/composite.h"
 
 // ---- padding with elements of x ----------------------------------------------------------------
@@ -61,8 +61,8 @@ tn_tensor *tn_pad_circular(tn_tensor *x, const int64_t *before, const int64_t *a
 
 // ---- resizing ----------------------------------------------------------------------------------
 
-// How an axis of n places becomes one of m: each new place is the sum of `taps` old ones, at[m][taps]
-// with weights w[m][taps].
+// How an axis of n places becomes one of m: each new place is the sum of `taps` old ones,
+// at[m][taps] with weights w[m][taps].
 typedef struct {
     int64_t  n, m;
     int      taps;
@@ -71,7 +71,8 @@ typedef struct {
     double  *w;
 } resizing;
 
-// The cubic of Keys; a is -0.75 in plain resizing and -0.5 with antialiasing, as in PyTorch and PIL.
+// The cubic of Keys; a is -0.75 in plain resizing and -0.5 with antialiasing, as in PyTorch and
+// PIL.
 static double cubic(double t, double a)
 {
     t = fabs(t);
@@ -98,7 +99,8 @@ static int count_taps(const resizing *r, tn_interpolate_opts o)
     return o.mode == TN_INTERPOLATE_LINEAR ? 2 : o.mode == TN_INTERPOLATE_CUBIC ? 4 : 1;
 }
 
-// Places first .. last - 1, weighed by the filter around the middle, or alike; the weights add up to 1.
+// Places first .. last - 1, weighed by the filter around the middle, or alike; the weights add up
+// to 1.
 static void set_range(const resizing *r, int64_t i, int64_t first, int64_t last,
                       tn_interpolate_opts o)
 {
@@ -212,7 +214,8 @@ tn_tensor *tn_interpolate(tn_tensor *x, int n, const int64_t *size, tn_interpola
 
 // ---- sampling on a grid ------------------------------------------------------------------------
 
-// The n coordinates of an axis from -1 to 1: of its ends, or of the middles of its first and last place.
+// The n coordinates of an axis from -1 to 1: of its ends, or of the middles of its first and last
+// place.
 static tn_tensor *coordinates(tn_ctx *cx, tn_dtype dt, int64_t n, bool align_corners)
 {
     double end = align_corners ? (n > 1 ? 1 : 0) : (double)(n - 1) / (double)n;
@@ -243,7 +246,8 @@ tn_tensor *tn_affine_grid(tn_tensor *theta, int64_t height, int64_t width, bool 
                       tn_dtype_of(theta));
 }
 
-// What one axis of a coordinate is made of: whole places, and the weight of each; NULL of a single one.
+// What one axis of a coordinate is made of: whole places, and the weight of each; NULL of a single
+// one.
 typedef struct {
     int        count;
     tn_tensor *at[4], *w[4];
@@ -278,7 +282,8 @@ static tn_tensor *cubic_weight(tn_tensor *t, bool near)
     return tn_mul_s(tn_sub_s(tn_mul(w, t), 4), -0.75);
 }
 
-// The border moves a coordinate before it is divided among two places, but of a cubic each of its four places.
+// The border moves a coordinate before it is divided among two places, but of a cubic each of its
+// four places.
 static taps find_taps(tn_tensor *g, int64_t n, tn_grid_opts o)
 {
     tn_tensor *x = to_places(g, n, o);
@@ -286,7 +291,8 @@ static taps find_taps(tn_tensor *g, int64_t n, tn_grid_opts o)
     if (o.nearest) return (taps){ 1, { tn_round(tn_detach(x)) }, { NULL } };
     tn_tensor *f = tn_floor(tn_detach(x)), *t = tn_sub(x, f), *rest = tn_rsub_s(t, 1);
     if (!o.cubic) return (taps){ 2, { f, tn_add_s(f, 1) }, { rest, t } };
-    // Two places on either side; the weights of the outer ones are small and negative, which keeps edges sharp.
+    // Two places on either side; the weights of the outer ones are small and negative, which keeps
+    // edges sharp.
     taps c = { .count = 4 };
     for (int k = 0; k < 4; k++) c.at[k] = inside(tn_add_s(f, k - 1), n, o);
     c.w[0] = cubic_weight(tn_add_s(t, 1), false);
@@ -296,12 +302,13 @@ static taps find_taps(tn_tensor *g, int64_t n, tn_grid_opts o)
     return c;
 }
 
-// The elements of x (N, C, places) at whole places (N, L) of its `axes` axes times weights w (N, L) or 1; 0 outside.
+// The elements of x (N, C, places) at whole places (N, L) of its `axes` axes times weights w (N, L)
+// or 1; 0 outside.
 static tn_tensor *at_places(tn_tensor *x, int axes, tn_tensor *const *at, const int64_t *size,
                             tn_tensor *w)
 {
-    // Row-major: the index of the axes so far times the size of the next one. Places outside are read at the nearest
-    // end and then set to 0, so that no gather leaves x.
+    // Row-major: the index of the axes so far times the size of the next one. Places outside are
+    // read at the nearest end and then set to 0, so that no gather leaves x.
     tn_tensor *in = NULL, *index = NULL;
     for (int i = 0; i < axes; i++) {
         tn_tensor *ok = tn_logical_and(tn_ge_s(at[i], 0), tn_lt_s(at[i], (double)size[i]));
@@ -353,8 +360,8 @@ static bool check_grid(tn_ctx *cx, tn_tensor *x, tn_tensor *grid, tn_grid_opts o
     return true;
 }
 
-// The places around each coordinate, weighed by nearness; gradients flow to x by the gathers, to the grid by the
-// weights. The last axis of the grid has the coordinate of x's last axis first.
+// The places around each coordinate, weighed by nearness; gradients flow to x by the gathers, to
+// the grid by the weights. The last axis of the grid has the coordinate of x's last axis first.
 tn_tensor *tn_grid_sample(tn_tensor *x, tn_tensor *grid, tn_grid_opts o)
 {
     static const char *const names[] = { "x", "grid" };

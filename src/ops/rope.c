@@ -176,8 +176,8 @@ static tn_tensor *turn(tn_tensor *x, tn_tensor *table, bool interleaved)
     return tn_reshape(y, s.rank, s.size);
 }
 
-// Whether a table fits x (..., T, D): one row for each token. at: what the caller gave, the table or the positions
-// that it was made of.
+// Whether a table fits x (..., T, D): one row for each token. at: what the caller gave, the table
+// or the positions that it was made of.
 static bool table_fits(tn_tensor *x, tn_tensor *at, tn_tensor *table)
 {
     int     n = tn_rank(table), r = tn_rank(x);
@@ -197,8 +197,8 @@ static bool table_fits(tn_tensor *x, tn_tensor *at, tn_tensor *table)
     return ok;
 }
 
-// The table that the second argument of tn_rope is or stands for. Floats of fewer axes than a table has are meant as
-// positions, and refused as such.
+// The table that the second argument of tn_rope is or stands for. Floats of fewer axes than a table
+// has are meant as positions, and refused as such.
 static tn_tensor *table_for(tn_tensor *x, tn_tensor *at, const tn_rope_opts *o)
 {
     tn_rope_opts own = *o;

@@ -1,8 +1,10 @@
-// Drawing an index from logits, with ops that every device has and without a host that looks at them.
+// Drawing an index from logits, with ops that every device has and without a host that looks at
+// them.
 //
-// An index is drawn as the largest of logit + g, where g is drawn from the Gumbel distribution, which gives
-// each index its softmax probability. So drawing ends as taking the most likely index does, in an argmax,
-// whose result is known to be in range. top_k and top_p are a bound: logits below it are set to -inf.
+// An index is drawn as the largest of logit + g, where g is drawn from the Gumbel distribution,
+// which gives each index its softmax probability. So drawing ends as taking the most likely index
+// does, in an argmax, whose result is known to be in range. top_k and top_p are a bound: logits
+// below it are set to -inf.
 #include "ops/composite.h"
 
 #include <float.h>
@@ -13,8 +15,8 @@ static tn_tensor *bound_of_k(tn_tensor *sorted, int64_t k)
     return tn_slice(sorted, -1, k - 1, k, 1);
 }
 
-// The least logit of sorted rows before which the probabilities sum up to less than p, (..., 1). The first one
-// is always among them.
+// The least logit of sorted rows before which the probabilities sum up to less than p, (..., 1).
+// The first one is always among them.
 static tn_tensor *bound_of_p(tn_tensor *sorted, double p)
 {
     tn_tensor *q      = tn_softmax(sorted, -1);
@@ -34,7 +36,8 @@ static tn_tensor *filter_logits(tn_tensor *x, tn_sample_opts o)
     return tn_masked_fill(x, tn_lt(x, bound), -INFINITY);
 }
 
-// -log(-log(u)) with u in (0, 1): no draw may be -inf, as a single index left would then not be found.
+// -log(-log(u)) with u in (0, 1): no draw may be -inf, as a single index left would then not be
+// found.
 static tn_tensor *gumbel_like(tn_tensor *x)
 {
     tn_tensor *u = tn_maximum_s(tn_rand_like(x), FLT_MIN);

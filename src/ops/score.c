@@ -1,5 +1,5 @@
-// Score programs: kept by their context, recorded as ops, and differentiated. The slopes are found by
-// recording the program over small tensors and asking tn_grad: the recorded gradient, never
+// Score programs: kept by their context, recorded as ops, and differentiated. The slopes are found
+// by recording the program over small tensors and asking tn_grad: the recorded gradient, never
 // computed, is read back as instructions. So every op with a gradient has a slope here too.
 #include "ops/recognize.h"
 
@@ -61,8 +61,8 @@ bool tni_score_record(tn_ctx *cx, const tni_score_op *op, int count, tn_tensor *
 
 // ---- slopes ------------------------------------------------------------------------------------
 
-// The sizes over which a program is recorded to be differentiated: all different, so that axes can be
-// told apart.
+// The sizes over which a program is recorded to be differentiated: all different, so that axes can
+// be told apart.
 static const int64_t small[4] = { 2, 3, 5, 7 };
 
 // A tensor of the small shape for the score and for each source, and the gradient of the value by
@@ -118,8 +118,8 @@ static bool find_slopes(tn_ctx *cx, tni_score *s)
     return true;
 }
 
-// Whether every op on the way from a score or source to the value has a gradient: asking for one that
-// is not there would be an error.
+// Whether every op on the way from a score or source to the value has a gradient: asking for one
+// that is not there would be an error.
 static bool has_slopes(const tni_score *s)
 {
     bool moves[TNI_SCORE_OPS];
@@ -149,7 +149,7 @@ static bool differentiate(tn_ctx *cx, tni_score *s)
     return ok;
 }
 
-// ---- slopes of slopes ----------------------------------------------------------------------------
+// ---- slopes of slopes --------------------------------------------------------------------------
 
 // The slope by the score (0) or by source number i - 1; -1: none.
 static int slope_at(const tni_score *s, int i)
@@ -190,8 +190,8 @@ static bool too_long(tn_ctx *cx)
                       "twice: tn_clone of the weights keeps them as they are");
 }
 
-// In two parts: the gradients as instructions, found over dummies, and these over the tensors. A walk
-// may be in progress: it does not meet the dummies.
+// In two parts: the gradients as instructions, found over dummies, and these over the tensors. A
+// walk may be in progress: it does not meet the dummies.
 bool tni_score_slope_grads(tn_ctx *cx, const tni_score *s, tn_tensor *raw, tn_tensor *const *extra,
                            tn_tensor *const *g, tn_tensor **gx)
 {
@@ -224,8 +224,8 @@ bool tni_score_slope_grads(tn_ctx *cx, const tni_score *s, tn_tensor *raw, tn_te
 
 // ---- keeping -----------------------------------------------------------------------------------
 
-// A program whose slopes cannot be read back, since it would have too many instructions, has none: it
-// serves where no gradient is needed.
+// A program whose slopes cannot be read back, since it would have too many instructions, has none:
+// it serves where no gradient is needed.
 const tni_score *tni_score_keep(tn_ctx *cx, const tni_score_op *op, int count, int sources)
 {
     int kept = 0;

@@ -1,6 +1,6 @@
-// Score programs: what attention makes of a score before the softmax, as a list of instructions. They
-// come from attention that was spelled out in plain ops (recognize.c), and a device runs them inside
-// its kernel, so that no matrix of scores is ever stored. ALiBi, for instance, is
+// Score programs: what attention makes of a score before the softmax, as a list of instructions.
+// They come from attention that was spelled out in plain ops (recognize.c), and a device runs them
+// inside its kernel, so that no matrix of scores is ever stored. ALiBi, for instance, is
 //
 //     0  matmul             f32    the score: scale times the product of query i and key j
 //     1  iota    (0,0,0,1)  i64    j

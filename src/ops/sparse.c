@@ -1,8 +1,9 @@
-// Sparse matrices: an ordinary vector of values, and one of integers that says where they are (tni_pattern). Products with dense
-// matrices are rows of the table, spmm and sddmm, each of which is the gradient of the other, so that gradients of any order are
-// products of the same kind.
+// Sparse matrices: an ordinary vector of values, and one of integers that says where they are
+// (tni_pattern). Products with dense matrices are rows of the table, spmm and sddmm, each of which
+// is the gradient of the other, so that gradients of any order are products of the same kind.
 //
-// The indices are read on the host when a matrix is made: they are checked and sorted once, and products need not look again.
+// The indices are read on the host when a matrix is made: they are checked and sorted once, and
+// products need not look again.
 #include "ops/composite.h"
 #include "ops/op_functions.h"
 
@@ -128,7 +129,8 @@ static void count_places(const int64_t *place, int64_t count, int64_t size, int6
     for (int64_t i = 0; i < size; i++) offsets[i + 1] += offsets[i];
 }
 
-// Sorts numbers of elements, `from`, by their places along an axis into `to`. Stable; at: size + 1 numbers.
+// Sorts numbers of elements, `from`, by their places along an axis into `to`. Stable; at: size + 1
+// numbers.
 static void sort_by(const elements *e, int axis, const int64_t *from, int64_t *to, int64_t *at)
 {
     count_places(e->place[axis], e->count, e->size[axis], at);
@@ -148,7 +150,8 @@ static int compare_places(const elements *e, int64_t i, int64_t j)
     return 0;
 }
 
-// Checked once, here, so that no kernel has to: an index of a matrix that was made is never out of range.
+// Checked once, here, so that no kernel has to: an index of a matrix that was made is never out of
+// range.
 //
 // Whether all indices are inside of the matrix; else the first that is not is reported.
 static bool check_indices(const elements *e)
@@ -163,8 +166,9 @@ static bool check_indices(const elements *e)
     return true;
 }
 
-// The elements in order, equal places once: e itself becomes that. values go along, and those of equal places are added up.
-// What is in order already, as that of a program that keeps its indices, stays as it is.
+// The elements in order, equal places once: e itself becomes that. values go along, and those of
+// equal places are added up. What is in order already, as that of a program that keeps its indices,
+// stays as it is.
 static tn_tensor *in_order(elements *e, tn_tensor *values)
 {
     int64_t i = 1, kept = 0, n = e->count,
@@ -193,8 +197,9 @@ static tn_tensor *in_order(elements *e, tn_tensor *values)
     return y;
 }
 
-// Both directions are made here at once: the transposed part costs the host one more pass over the elements, and a gradient then finds
-// it on the device. Sorting by columns is stable, so that the rows of each column rise, too.
+// Both directions are made here at once: the transposed part costs the host one more pass over the
+// elements, and a gradient then finds it on the device. Sorting by columns is stable, so that the
+// rows of each column rise, too.
 //
 // The vector of a pattern, of elements in order.
 static tn_tensor *pattern_of(const elements *e)
@@ -227,7 +232,8 @@ static tn_tensor *pattern_of(const elements *e)
 
 // ---- matrices ----------------------------------------------------------------------------------
 
-// Indices have 32 bits on devices, which halves what a product reads of them: sizes and counts beyond are refused.
+// Indices have 32 bits on devices, which halves what a product reads of them: sizes and counts
+// beyond are refused.
 //
 // Checks values and sizes for a matrix of `count` elements.
 static bool check_values(const elements *e, tn_tensor *values)
@@ -289,7 +295,8 @@ tn_status tn_sparse_coo(tn_tensor *indices, tn_tensor *values, int64_t rows, int
     return tni_failed();
 }
 
-// Offsets begin with 0, do not fall, and end with the number of elements. place[0] becomes the rows.
+// Offsets begin with 0, do not fall, and end with the number of elements. place[0] becomes the
+// rows.
 static bool expand_offsets(elements *e, const int64_t *offsets)
 {
     int64_t rows = e->size[0];
@@ -350,8 +357,9 @@ tn_status tn_sparse_from_dense(tn_tensor *x, tn_sparse *a)
     return values ? tn_sparse_coo(at, values, tn_size(x, 0), tn_size(x, 1), a) : tni_failed();
 }
 
-// What a program put into the struct is checked by dtypes, sizes and the length of the pattern. Its numbers are not read again: a
-// pattern that no function of this file made is the program's own risk, as an address is.
+// What a program put into the struct is checked by dtypes, sizes and the length of the pattern. Its
+// numbers are not read again: a pattern that no function of this file made is the program's own
+// risk, as an address is.
 //
 // Checks a matrix that is an argument, with n dense ones. NULL, reported, if it is none.
 static tn_ctx *sparse_args(const char *op, const tn_sparse *a, int n, tn_tensor *x, tn_tensor *y)
@@ -408,8 +416,8 @@ static bool one_dtype(int n, tn_tensor **x)
     return true;
 }
 
-// A vector is a matrix of one column. Autocast leaves both as they are: a product of few elements is bound by the memory that indices
-// and rows take, and gains little by fewer bits.
+// A vector is a matrix of one column. Autocast leaves both as they are: a product of few elements
+// is bound by the memory that indices and rows take, and gains little by fewer bits.
 tn_tensor *tn_sparse_matmul(tn_sparse a, tn_tensor *x)
 {
     struct tni_attr_sparse how = { .rows = a.rows, .cols = a.cols };

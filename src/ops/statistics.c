@@ -1,5 +1,5 @@
-// Reductions made of others: mean, var, std, norm, any, all, and whether tensors are close. Each is a body (tni_reduction_body),
-// from which the public forms over one axis, all and several follow.
+// Reductions made of others: mean, var, std, norm, any, all, and whether tensors are close. Each is
+// a body (tni_reduction_body), from which the public forms over one axis, all and several follow.
 #include "ops/composite.h"
 
 // The mean of nothing is NaN.

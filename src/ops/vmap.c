@@ -1,5 +1,6 @@
-// Functions over one axis more: tn_vmap's rules. A function that was recorded once, over single examples, as the body of a
-// loop (loop_body.c) is recorded again over all of them, each of its nodes with a batch axis in front. Of the body
+// Functions over one axis more: tn_vmap's rules. A function that was recorded once, over single
+// examples, as the body of a loop (loop_body.c) is recorded again over all of them, each of its
+// nodes with a batch axis in front. Of the body
 //
 //   %0 view    (3, 2)  w                       transposed; w is the same for all examples
 //   %1 matmul  (1, 2)  x %0
@@ -11,9 +12,10 @@
 //   matmul  (B, 2)     x as (B, 3), %0         one product, since w is one
 //   sum     (B)        (B, 1, 2)  axes 1, 2
 //
-// Nodes have few kinds, so that there are few rules: maps take operands of one shape, views stride over one axis more,
-// attributes that count axes count one more. What has no rule (random numbers made of an example, linear algebra, attention,
-// users' ops, loops, gradients of convolutions by their weights) makes the whole function a loop over the examples instead.
+// Nodes have few kinds, so that there are few rules: maps take operands of one shape, views stride
+// over one axis more, attributes that count axes count one more. What has no rule (random numbers
+// made of an example, linear algebra, attention, users' ops, loops, gradients of convolutions by
+// their weights) makes the whole function a loop over the examples instead.
 //
 //   maps, casts          operands that are the same for all are expanded, which costs nothing
 //   reductions, scans    the numbers of axes go up by one
@@ -23,8 +25,8 @@
 //   matmul               more rows of one product, or a batch of products
 //   conv, conv_dgrad     more images, if the weights are the same for all
 //
-// A gradient inside of the function was recorded by the rules of grad/ as ordinary ops, so it needs no rules of its own, and
-// neither does the gradient of what is recorded here.
+// A gradient inside of the function was recorded by the rules of grad/ as ordinary ops, so it needs
+// no rules of its own, and neither does the gradient of what is recorded here.
 //
 // B examples
 #include "ops/loop.h"
@@ -32,8 +34,8 @@
 
 #include <string.h>
 
-// A body being recorded again. y: the value of each of its nodes; batched: whether it has the axis of examples.
-// Invariant: the mark of body node i is i + 1 while this runs.
+// A body being recorded again. y: the value of each of its nodes; batched: whether it has the axis
+// of examples. Invariant: the mark of body node i is i + 1 while this runs.
 typedef struct {
     tn_ctx         *cx;
     const tni_loop *l;
@@ -59,8 +61,8 @@ static int with_examples(const replay *r, const tni_node *n, int64_t *size)
     return n->rank + 1;
 }
 
-// The value of source s of a node, with the axis of examples: one that has none is the same for all. The stride of that axis is 0, so
-// that nothing is copied.
+// The value of source s of a node, with the axis of examples: one that has none is the same for
+// all. The stride of that axis is 0, so that nothing is copied.
 static tn_tensor *for_all(const replay *r, const tni_node *source)
 {
     tn_tensor *y = r->y[index_of(source)];
@@ -113,7 +115,8 @@ static tn_tensor *view_rule(const replay *r, const tni_node *n)
     return tni_wrap_view(x, &y, NULL, NULL);
 }
 
-// Places in a base: update and fold write what a view reads. Their strides are by the axes of the last source.
+// Places in a base: update and fold write what a view reads. Their strides are by the axes of the
+// last source.
 static tn_tensor *place_rule(const replay *r, const tni_node *n)
 {
     tni_attr a    = n->attr;
@@ -140,7 +143,8 @@ static tn_tensor *axis_rule(const replay *r, const tni_node *n)
     return record_for_all(r, n, &a);
 }
 
-// Bit i of the axes is that of axis i, which is one further from the front; the axis of examples is never reduced.
+// Bit i of the axes is that of axis i, which is one further from the front; the axis of examples is
+// never reduced.
 static tn_tensor *reduce_rule(const replay *r, const tni_node *n)
 {
     tni_attr a    = n->attr;
@@ -157,7 +161,8 @@ static tn_tensor *join_examples(const replay *r, const tni_node *n)
     return tn_reshape(r->y[index_of(n)], rank - 1, size + 1);
 }
 
-// Records n over its sources, of which the first has its examples in its first axis and the others have none.
+// Records n over its sources, of which the first has its examples in its first axis and the others
+// have none.
 static tn_tensor *record_joined(const replay *r, const tni_node *n)
 {
     int64_t    size[TN_MAX_RANK + 1];
@@ -183,7 +188,8 @@ static bool is_first_alone(const replay *r, const tni_node *n)
     return alone;
 }
 
-// A matrix times one that is the same for all examples is one product of more rows; others are batches of products.
+// A matrix times one that is the same for all examples is one product of more rows; others are
+// batches of products.
 static tn_tensor *matmul_rule(const replay *r, const tni_node *n)
 {
     bool rows = n->rank == 2 && is_first_alone(r, n);
@@ -192,8 +198,8 @@ static tn_tensor *matmul_rule(const replay *r, const tni_node *n)
 
 // ---- the body ----------------------------------------------------------------------------------
 
-// Most captured values are weights and views of them: they stay one for all examples, so that products with them stay one product.
-// A node that reads no example is recorded as it was.
+// Most captured values are weights and views of them: they stay one for all examples, so that
+// products with them stay one product. A node that reads no example is recorded as it was.
 static tn_tensor *record_as_it_was(const replay *r, const tni_node *n)
 {
     tni_node *src[64];
@@ -207,9 +213,11 @@ static tn_tensor *record_as_it_was(const replay *r, const tni_node *n)
     return tni_wrap_view(x, &y, NULL, NULL);
 }
 
-// Classes have rules as a whole where all their ops go element by element or along given axes; of moves and calls each has its own. A new row of
-// ops.def that is a map, a reduction or a scan needs nothing here.
-// The value of n for all examples, by the rule of its kind. NULL with *how NO_RULE where there is none.
+// Classes have rules as a whole where all their ops go element by element or along given axes; of
+// moves and calls each has its own. A new row of ops.def that is a map, a reduction or a scan needs
+// nothing here.
+// The value of n for all examples, by the rule of its kind. NULL with *how NO_RULE where there is
+// none.
 static tn_tensor *apply_rule(const replay *r, const tni_node *n, outcome *how)
 {
     *how = FAILED;
@@ -271,8 +279,8 @@ static bool give_results(const replay *r, int n, const int *out, tn_tensor **res
     return true;
 }
 
-// The body stays as it is, and is kept by the context: the loop of the same function, where a rule is missing, is built of it, and so is the
-// next call of tn_vmap with this function.
+// The body stays as it is, and is kept by the context: the loop of the same function, where a rule
+// is missing, is built of it, and so is the next call of tn_vmap with this function.
 // busy keeps recording from evaluating meanwhile, which uses the marks.
 bool tni_loop_batch(tn_ctx *cx, const tni_loop *l, tn_tensor *const *in, int64_t examples, int n,
                     const int *out, tn_tensor **y, bool *without_rule)

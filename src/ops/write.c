@@ -91,7 +91,8 @@ static tn_tensor *write_value(tn_tensor *x, const char *op, tn_tensor *v)
     tni_node *base = x->store->node;
     bool      all  = to.offset == 0 && tni_count(x) == tni_node_count(base);
     int       order[TN_MAX_RANK];
-    // All of a store that x shows with its axes in other places: the value is put in the store's order.
+    // All of a store that x shows with its axes in other places: the value is put in the store's
+    // order.
     if (x->view && all && tni_view_order(&to, order)) {
         tni_view_permute(&to, order);
         if (!(v = tni_permuted_view(v, order))) return NULL;

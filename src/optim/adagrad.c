@@ -1,8 +1,9 @@
-// Adagrad and Adadelta, which divide the gradient by the root of what they know of its square: the sum over all updates,
-// or the running mean.
+// Adagrad and Adadelta, which divide the gradient by the root of what they know of its square: the
+// sum over all updates, or the running mean.
 #include "optim/optim.h"
 
-// p -= lr / (1 + (t - 1) * decay) * g / (sqrt(sum) + eps). Under loss scaling only the device knows t.
+// p -= lr / (1 + (t - 1) * decay) * g / (sqrt(sum) + eps). Under loss scaling only the device knows
+// t.
 static tn_tensor *update_adagrad(tn_optim *o, tni_update *u)
 {
     tn_tensor *g = tni_decayed(u);
@@ -14,7 +15,8 @@ static tn_tensor *update_adagrad(tn_optim *o, tni_update *u)
     return tn_sub(u->p, tn_mul(d, tn_rdiv_s(slower, u->lr)));
 }
 
-// The step has the unit of p: the root of the mean square of earlier steps over that of gradients, times g.
+// The step has the unit of p: the root of the mean square of earlier steps over that of gradients,
+// times g.
 static tn_tensor *update_adadelta(tn_optim *o, tni_update *u)
 {
     tn_tensor *g = tni_decayed(u);

@@ -1,5 +1,6 @@
-// The rules with Adam's moments, m of the gradient and v of its square: Adam, AdamW, which has decoupled weight decay,
-// NAdam, which looks ahead by the momentum of the next update, and LAMB, which scales each parameter's step by its norm.
+// The rules with Adam's moments, m of the gradient and v of its square: Adam, AdamW, which has
+// decoupled weight decay, NAdam, which looks ahead by the momentum of the next update, and LAMB,
+// which scales each parameter's step by its norm.
 #include "optim/optim.h"
 
 #include <math.h>
@@ -50,8 +51,8 @@ static double nadam_momentum(const tn_optim *o, int64_t t)
     return o->beta1 * (1 - 0.5 * pow(0.96, (double)t * o->decay));
 }
 
-// Returns the product of the momenta of the first t updates. It is continued from the last one asked for, as all
-// parameters but those that missed an update ask for the same.
+// Returns the product of the momenta of the first t updates. It is continued from the last one
+// asked for, as all parameters but those that missed an update ask for the same.
 static double nadam_product(tn_optim *o, int64_t t)
 {
     if (o->factors > t || o->factors == 0) o->factors = 0, o->product = 1;
@@ -59,8 +60,8 @@ static double nadam_product(tn_optim *o, int64_t t)
     return o->product;
 }
 
-// p - lr * ((1 - mu) / (1 - product) * g + mu' / (1 - product * mu') * m) / (sqrt(v) / c2 + eps), where mu' is the
-// momentum of the next update.
+// p - lr * ((1 - mu) / (1 - product) * g + mu' / (1 - product * mu') * m) / (sqrt(v) / c2 + eps),
+// where mu' is the momentum of the next update.
 static tn_tensor *update_nadam(tn_optim *o, tni_update *u)
 {
     double     mu = nadam_momentum(o, u->t), next = nadam_momentum(o, u->t + 1);
@@ -78,7 +79,8 @@ static tn_tensor *norm_of(tn_tensor *x)
     return tn_sqrt(tn_sum_all(tn_square(x)));
 }
 
-// The step r, Adam's with the decay, is scaled to the length lr * |p|; to lr * |r| if one of the two is 0.
+// The step r, Adam's with the decay, is scaled to the length lr * |p|; to lr * |r| if one of the
+// two is 0.
 static tn_tensor *update_lamb(tn_optim *o, tni_update *u)
 {
     tn_tensor *r = adam_step(o, u, u->g, 0, 1);

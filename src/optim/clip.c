@@ -3,8 +3,8 @@
 #include "ops/composite.h"
 
 // Records the norm of all gradients together: f64 if one of them is, else f32, since squares of f16
-// overflow. Each block is one sum, so a model has a handful of them whatever its number of parameters.
-// parts: this rank has gradients of its parts alone.
+// overflow. Each block is one sum, so a model has a handful of them whatever its number of
+// parameters. parts: this rank has gradients of its parts alone.
 static tn_tensor *total_norm(const tn_optim *o, bool parts)
 {
     tn_dtype   dt  = TN_F32;
@@ -46,9 +46,10 @@ static tn_tensor *clip_each(tn_tensor *g, double max)
 
 // ---- in an update ------------------------------------------------------------------------------
 
-// Returns what all gradients are multiplied with: the mean over accumulated steps, the loss scale taken back and
-// the clipping factor as one number, so that together they cost one pass over the gradients, which the planner
-// fuses into the update. *factor is NULL if it is only `share`. False, reported, on failure.
+// Returns what all gradients are multiplied with: the mean over accumulated steps, the loss scale
+// taken back and the clipping factor as one number, so that together they cost one pass over the
+// gradients, which the planner fuses into the update. *factor is NULL if it is only `share`. False,
+// reported, on failure.
 static bool find_factor(tn_optim *o, double share, tn_tensor **factor)
 {
     bool scaled = o->scaling[TNI_SCALE] != NULL, clips = o->clip_norm > 0;
@@ -106,7 +107,8 @@ static bool assign_gradients(const tn_optim *o, const tni_flat *f, tn_tensor *g)
     return g && tni_flat_spread(o, f, TNI_GRADIENT, g);
 }
 
-// Returns the norm before clipping, still in the scope of the recording; NULL, reported, on failure.
+// Returns the norm before clipping, still in the scope of the recording; NULL, reported, on
+// failure.
 static tn_tensor *record_clip_norm(tn_optim *o, double max)
 {
     if (!tni_flats_begin(o)) return NULL;
@@ -138,8 +140,8 @@ tn_tensor *tn_optim_clip_norm(tn_optim *o, double max)
     return norm;
 }
 
-// It holds data from the beginning, as the tensors of loss scaling do: the first update that writes it has the plan of all
-// later ones.
+// It holds data from the beginning, as the tensors of loss scaling do: the first update that writes
+// it has the plan of all later ones.
 tn_tensor *tn_optim_grad_norm(tn_optim *o)
 {
     float   none = NAN;
@@ -172,8 +174,8 @@ static bool record_clip_value(tn_optim *o, double max)
     return true;
 }
 
-// By slots, not blocks: a block may have several parameters, each with a norm of its own. Stored gradients are those of the
-// scaled loss, and so is the norm that they may have.
+// By slots, not blocks: a block may have several parameters, each with a norm of its own. Stored
+// gradients are those of the scaled loss, and so is the norm that they may have.
 static bool record_clip_each(tn_optim *o, double max)
 {
     tn_tensor *scale = o->scaling[TNI_SCALE], *inverse = scale ? tni_scaling_inverse(o) : NULL;

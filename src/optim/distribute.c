@@ -1,6 +1,7 @@
-// Training with several ranks: the blocks of parameters are buckets, whose gradients are one tensor each already, so the mean
-// over ranks is one collective for each, which runs beside the rest of the backward pass. Everything after it is computed
-// by every rank alike; or, if state is sharded, each rank has a part of every bucket:
+// Training with several ranks: the blocks of parameters are buckets, whose gradients are one tensor
+// each already, so the mean over ranks is one collective for each, which runs beside the rest of
+// the backward pass. Everything after it is computed by every rank alike; or, if state is sharded,
+// each rank has a part of every bucket:
 //
 //   g = reduce_scatter(gradients)    p = the rule, on this rank's part    parameters = all_gather(p)
 #include "optim/update.h"
@@ -46,8 +47,8 @@ tn_tensor *tni_flat_whole(const tn_optim *o, const tni_flat *f, tn_tensor *part)
     return y && f->count == 1 ? tn_reshape(y, tni_rank(p), tni_sizes(p)) : y;
 }
 
-// The node that is recorded last of a block's gradients, by which the order is known in which the backward pass finishes
-// them.
+// The node that is recorded last of a block's gradients, by which the order is known in which the
+// backward pass finishes them.
 static uint64_t finished_at(const tn_optim *o, const tni_flat *f)
 {
     uint64_t last = 0;
@@ -79,8 +80,8 @@ static bool sum_block(const tn_optim *o, tni_flat *f)
     return g && (f->g = tn_dist_reduce_scatter(o->dist, g, 0, TN_REDUCE_SUM)) != NULL;
 }
 
-// The sum only: the number of ranks is part of the factor that averages accumulated steps. Blocks go in the order in which
-// they are finished.
+// The sum only: the number of ranks is part of the factor that averages accumulated steps. Blocks
+// go in the order in which they are finished.
 bool tni_gradients_sum_ranks(tn_optim *o)
 {
     if (!tni_dist_is_real(o->dist)) return true;
@@ -92,7 +93,8 @@ bool tni_gradients_sum_ranks(tn_optim *o)
 
 // ---- beginning alike ---------------------------------------------------------------------------
 
-// What has to be equal on all ranks, in words: what differs in more than these shows in the last of them, a hash.
+// What has to be equal on all ranks, in words: what differs in more than these shows in the last of
+// them, a hash.
 static tni_text settings_text(const tn_optim *o, tn_distribute_opts opts)
 {
     const tn_schedule *c        = &o->schedule;
@@ -116,7 +118,8 @@ static tni_text settings_text(const tn_optim *o, tn_distribute_opts opts)
                        o->slots, (unsigned)(h ^ h >> 32));
 }
 
-// Fails on all ranks if they have other settings, or one could not finish what it had recorded before.
+// Fails on all ranks if they have other settings, or one could not finish what it had recorded
+// before.
 static bool agree_on_settings(tn_optim *o, tn_distribute_opts opts)
 {
     tn_ctx  *cx = o->owned.cx;
@@ -126,7 +129,8 @@ static bool agree_on_settings(tn_optim *o, tn_distribute_opts opts)
     return ok && tni_refuse(cx, TN_EARG, "optim_distribute: %s", why.s);
 }
 
-// An optimizer's counts: its updates, then of each slot its updates and a bit for every state that it has.
+// An optimizer's counts: its updates, then of each slot its updates and a bit for every state that
+// it has.
 static void take_counts(const tn_optim *o, int64_t *count)
 {
     count[0] = o->updates;
@@ -156,7 +160,8 @@ static bool share_states(tn_optim *o, tni_trained *s, int64_t has)
     return true;
 }
 
-// Gives all ranks rank 0's counts and state. There is no earlier update to roll back to: since is 0.
+// Gives all ranks rank 0's counts and state. There is no earlier update to roll back to: since is
+// 0.
 static bool share_counts(tn_optim *o, int64_t *count)
 {
     int64_t    n = 1 + 2 * (int64_t)o->slots;
@@ -205,12 +210,12 @@ static bool record_first_values(tn_optim *o)
     return true;
 }
 
-// Cuts the parameters into buckets for a world, or joins them again. One rank with an engine, which has no one to wait
-// for, has buckets only if they are asked for.
+// Cuts the parameters into buckets for a world, or joins them again. One rank with an engine, which
+// has no one to wait for, has buckets only if they are asked for.
 static bool make_buckets(tn_optim *o, tn_dist *d, tn_distribute_opts opts)
 {
-    // On GPUs as PyTorch has it; between processes of CPUs a bucket of 4 MiB is as fast a byte, and the last one, which
-    // nothing covers, is smaller.
+    // On GPUs as PyTorch has it; between processes of CPUs a bucket of 4 MiB is as fast a byte, and
+    // the last one, which nothing covers, is smaller.
     enum { ON_GPUS = 25 << 20, ON_CPUS = 4 << 20 };
     bool    real  = tni_dist_is_real(d);
     int64_t usual = tn_dist_size(d) == 1 ? 0 : tni_dist_streams(d) ? ON_GPUS : ON_CPUS;
@@ -222,7 +227,8 @@ static bool make_buckets(tn_optim *o, tn_dist *d, tn_distribute_opts opts)
     return tni_flats_place(o);
 }
 
-// The first values are computed here, so that a rank with another network is found before the first step.
+// The first values are computed here, so that a rank with another network is found before the first
+// step.
 tn_status tn_optim_distribute(tn_optim *o, tn_dist *d, tn_distribute_opts opts)
 {
     tn_ctx *cx = tni_record_ready("optim_distribute", o);

@@ -1,8 +1,9 @@
-// Flat blocks: parameters that agree are stored one after the other in one buffer, and so are their moments,
-// masters and, while an update is recorded, their gradients. A rule runs once over each block. The
-// parameters move into their blocks when the optimizer is made, before a forward pass records their addresses:
-// so the first step finds them where the second does, and both have one plan. A value that the user writes to a
-// parameter is stored elsewhere until the next update, which joins it again.
+// Flat blocks: parameters that agree are stored one after the other in one buffer, and so are their
+// moments, masters and, while an update is recorded, their gradients. A rule runs once over each
+// block. The parameters move into their blocks when the optimizer is made, before a forward pass
+// records their addresses: so the first step finds them where the second does, and both have one
+// plan. A value that the user writes to a parameter is stored elsewhere until the next update,
+// which joins it again.
 #include "optim/update.h"
 #include "ops/composite.h"
 
@@ -10,8 +11,8 @@
 
 // ---- which slots -------------------------------------------------------------------------------
 
-// Returns whether two slots can share a block: one kernel updates it with one set of numbers. A view
-// cannot be in a block, because its elements belong to another tensor's buffer.
+// Returns whether two slots can share a block: one kernel updates it with one set of numbers. A
+// view cannot be in a block, because its elements belong to another tensor's buffer.
 static bool slots_agree(const tni_trained *a, const tni_trained *b)
 {
     return a->flat == b->flat && a->due == b->due && tni_dtype(a->p) == tni_dtype(b->p) &&
@@ -28,9 +29,9 @@ static void drop_states(tni_flat *f)
     }
 }
 
-// Appends to a block the slots that were picked for it: either those whose number of elements keeps what
-// follows aligned to 64 bytes in every dtype (even), or the others. Aligned ones come first, since products
-// with an unaligned operand are slower on a GPU.
+// Appends to a block the slots that were picked for it: either those whose number of elements keeps
+// what follows aligned to 64 bytes in every dtype (even), or the others. Aligned ones come first,
+// since products with an unaligned operand are slower on a GPU.
 static size_t take_slots(tn_optim *o, tni_flat *f, size_t at, bool even)
 {
     enum { LINE = 32 };  // elements of 16 bits in 64 bytes
@@ -48,9 +49,9 @@ static size_t take_slots(tn_optim *o, tni_flat *f, size_t at, bool even)
     return at;
 }
 
-// Picks the slots of a block that begins with slot i: that one alone, if updates look at whole parameters; or all that
-// agree with it, or, for buckets, those before it in the
-// network up to a number of bytes. The first bucket is small, so that the ranks begin to exchange early.
+// Picks the slots of a block that begins with slot i: that one alone, if updates look at whole
+// parameters; or all that agree with it, or, for buckets, those before it in the network up to a
+// number of bytes. The first bucket is small, so that the ranks begin to exchange early.
 static void pick_slots(tn_optim *o, size_t i, size_t block)
 {
     enum { FIRST = 1 << 20 };
@@ -68,10 +69,10 @@ static void pick_slots(tn_optim *o, size_t i, size_t block)
     }
 }
 
-// Sorts the slots into blocks, in the order of the network, by what they agree in; buckets in the opposite order, in which
-// a backward pass finishes gradients. The blocks are built
-// in spare, so that the old ones can be compared: a block that did not change keeps its states; the
-// states of the others are joined when they are next needed.
+// Sorts the slots into blocks, in the order of the network, by what they agree in; buckets in the
+// opposite order, in which a backward pass finishes gradients. The blocks are built in spare, so
+// that the old ones can be compared: a block that did not change keeps its states; the states of
+// the others are joined when they are next needed.
 static void divide_slots(tn_optim *o)
 {
     size_t    n = 0, at = 0;
@@ -132,8 +133,8 @@ static tn_tensor *tensor_of(const tni_trained *s, int what)
     return what == TNI_PARAM ? s->p : s->p->leaf->grad;
 }
 
-// Returns the elements of t as a node of one axis, with a reference for the caller; NULL, reported, on
-// failure. A contiguous tensor is viewed, any other one copied by a reshape.
+// Returns the elements of t as a node of one axis, with a reference for the caller; NULL, reported,
+// on failure. A contiguous tensor is viewed, any other one copied by a reshape.
 static tni_node *flat_node(tn_tensor *t, tn_dtype dt)
 {
     tni_view  v, flat;
@@ -147,14 +148,15 @@ static tni_node *flat_node(tn_tensor *t, tn_dtype dt)
     return n ? tni_node_ref(n) : NULL;
 }
 
-// Returns whether a state begins as its parameter; the rule's own begin with a number, first_number.
+// Returns whether a state begins as its parameter; the rule's own begin with a number,
+// first_number.
 static bool begins_as_param(int k)
 {
     return k >= TNI_MASTER;
 }
 
-// A copy with memory of its own, as every later value of the state has: a clone would share p's until one of them is
-// written, and the first update would have another plan than the second.
+// A copy with memory of its own, as every later value of the state has: a clone would share p's
+// until one of them is written, and the first update would have another plan than the second.
 static tn_tensor *copy_as(tn_tensor *p, tn_dtype dt)
 {
     return tni_dtype(p) == dt ? tn_maximum(p, p) : tn_cast(p, dt);
@@ -175,8 +177,9 @@ static tn_tensor *tensor_or_new(const tn_optim *o, const tni_trained *s, int wha
     return tn_full(s->p->cx, dt, tni_rank(s->p), tni_sizes(s->p), first_number(o, what));
 }
 
-// Joins the tensors of the list, one for each slot of a block, into one of one axis; NULL, reported, on
-// failure. The planner computes producers of a concatenation directly into their places.
+// Joins the tensors of the list, one for each slot of a block, into one of one axis; NULL,
+// reported, on failure. The planner computes producers of a concatenation directly into their
+// places.
 static tn_tensor *join_list(const tn_optim *o, const tni_flat *f, tn_dtype dt)
 {
     tn_ctx    *cx = o->owned.cx;
@@ -198,9 +201,9 @@ static tn_tensor *concat_block(const tn_optim *o, const tni_flat *f, int what, t
     return join_list(o, f, dt);
 }
 
-// Returns whether the parameters or gradients of a block are computed and stored one after the other,
-// each at its place. Parameters are, except those that the user wrote since the last update; gradients
-// are if one backward pass computed them and nothing clipped them since.
+// Returns whether the parameters or gradients of a block are computed and stored one after the
+// other, each at its place. Parameters are, except those that the user wrote since the last update;
+// gradients are if one backward pass computed them and nothing clipped them since.
 static bool is_contiguous(const tn_optim *o, const tni_flat *f, int what)
 {
     const tni_node *first = tensor_of(o->order[f->first], what)->store->node;
@@ -214,8 +217,8 @@ static bool is_contiguous(const tn_optim *o, const tni_flat *f, int what)
     return true;
 }
 
-// Returns the parameters or the gradients of a block as one tensor: a view of their buffer if they are
-// contiguous, else a concatenation.
+// Returns the parameters or the gradients of a block as one tensor: a view of their buffer if they
+// are contiguous, else a concatenation.
 static tn_tensor *join_block(const tn_optim *o, const tni_flat *f, int what)
 {
     tn_ctx         *cx = o->owned.cx;
@@ -242,8 +245,8 @@ static bool are_computed(const tn_optim *o, const tni_flat *f)
     return true;
 }
 
-// Computes y, the values of a block's parameters or their copies, and makes one node in y's buffer for
-// each parameter (in o->node). False, reported, with no node left over, on failure.
+// Computes y, the values of a block's parameters or their copies, and makes one node in y's buffer
+// for each parameter (in o->node). False, reported, with no node left over, on failure.
 static bool cut_nodes(const tn_optim *o, const tni_flat *f, tn_tensor *y)
 {
     tn_ctx         *cx   = o->owned.cx;
@@ -260,8 +263,8 @@ static bool cut_nodes(const tn_optim *o, const tni_flat *f, tn_tensor *y)
     return false;
 }
 
-// Returns whether the parameters of a block have a buffer to themselves. Parts of a larger block could
-// not be updated in place, because the rest of the buffer is still in use.
+// Returns whether the parameters of a block have a buffer to themselves. Parts of a larger block
+// could not be updated in place, because the rest of the buffer is still in use.
 static bool has_buffer(const tn_optim *o, const tni_flat *f)
 {
     return is_contiguous(o, f, TNI_PARAM) &&
@@ -278,8 +281,8 @@ static bool move_in(const tn_optim *o, const tni_flat *f)
     return true;
 }
 
-// Returns whether the copies of a block can be made before its first step: all of it is f32 and computed, and
-// none has a copy yet.
+// Returns whether the copies of a block can be made before its first step: all of it is f32 and
+// computed, and none has a copy yet.
 static bool lacks_low(const tn_optim *o, const tni_flat *f)
 {
     bool none = are_computed(o, f);
@@ -290,8 +293,9 @@ static bool lacks_low(const tn_optim *o, const tni_flat *f)
     return none;
 }
 
-// Makes the copies of a block in 16 bits, one after the other as its updates will leave them. So the first
-// step has the plan and the memory of all later ones; the first update frees what it did not use.
+// Makes the copies of a block in 16 bits, one after the other as its updates will leave them. So
+// the first step has the plan and the memory of all later ones; the first update frees what it did
+// not use.
 static bool make_lows(const tn_optim *o, const tni_flat *f, tn_dtype dt)
 {
     tn_ctx *cx = o->owned.cx;
@@ -306,8 +310,8 @@ static bool make_lows(const tn_optim *o, const tni_flat *f, tn_dtype dt)
     return ok;
 }
 
-// Does not move anything while a call is being recorded: nodes of that recording already point at the
-// parameters' present places.
+// Does not move anything while a call is being recorded: nodes of that recording already point at
+// the parameters' present places.
 bool tni_flats_place(tn_optim *o)
 {
     tn_ctx *cx = o->owned.cx;
@@ -328,8 +332,9 @@ bool tni_flats_place(tn_optim *o)
     return ok;
 }
 
-// Moves the values that the parameters of a block will get into one buffer, if all of them get one of
-// the right dtype. A block of which only some are loaded stays as it is; the next update joins it.
+// Moves the values that the parameters of a block will get into one buffer, if all of them get one
+// of the right dtype. A block of which only some are loaded stays as it is; the next update joins
+// it.
 static bool gather_block(const tn_optim *o, const tni_flat *f, tni_value_of *find, void *user)
 {
     for (size_t i = 0; i < f->count; i++) {
@@ -364,8 +369,8 @@ bool tni_flats_gather(tn_ctx *cx, tni_value_of *find, void *user)
 
 // ---- for an update -----------------------------------------------------------------------------
 
-// Checks in one pass whether the blocks still hold: between two updates a parameter may have lost its
-// gradient or got other settings. Only then are slots sorted again.
+// Checks in one pass whether the blocks still hold: between two updates a parameter may have lost
+// its gradient or got other settings. Only then are slots sorted again.
 bool tni_flats_begin(tn_optim *o)
 {
     bool stand = true;
@@ -402,8 +407,8 @@ bool tni_compute_now(tn_tensor *t)
     return ok;
 }
 
-// Returns the value that state k of a block begins with, made from what its slots have of it. If they
-// all lack it, one tensor is made, not one for each slot. NULL, reported, on failure.
+// Returns the value that state k of a block begins with, made from what its slots have of it. If
+// they all lack it, one tensor is made, not one for each slot. NULL, reported, on failure.
 static tn_tensor *initial_state(const tn_optim *o, const tni_flat *f, int k)
 {
     const tni_trained *s   = o->order[f->first];
@@ -437,8 +442,8 @@ static bool make_part(tn_optim *o, tni_flat *f, int k)
 
 static bool give_state(tn_optim *o, tni_flat *f, int k, tn_tensor *y);
 
-// Makes state k of a block, and gives each slot its part. It is computed before the update is recorded,
-// so that the first update reads stored states as all later ones do, and has their plan.
+// Makes state k of a block, and gives each slot its part. It is computed before the update is
+// recorded, so that the first update reads stored states as all later ones do, and has their plan.
 static bool make_state(tn_optim *o, tni_flat *f, int k)
 {
     if (f->part) return make_part(o, f, k);
@@ -461,7 +466,8 @@ static bool give_state(tn_optim *o, tni_flat *f, int k, tn_tensor *y)
     return true;
 }
 
-// The parts of all ranks are gathered. A scope of its own, since this may be called outside of any recording.
+// The parts of all ranks are gathered. A scope of its own, since this may be called outside of any
+// recording.
 bool tni_optim_whole(tn_optim *o)
 {
     tn_ctx *cx = o->owned.cx;
@@ -491,8 +497,8 @@ bool tni_optim_whole(tn_optim *o)
     return s && ok;
 }
 
-// A state of another dtype, as a checkpoint of an earlier version may have left it, is made again as
-// well.
+// A state of another dtype, as a checkpoint of an earlier version may have left it, is made again
+// as well.
 bool tni_flat_make_states(tn_optim *o, tni_flat *f)
 {
     const tni_trained *s = o->order[f->first];
@@ -528,8 +534,8 @@ static bool writes_low(const tni_trained *s, tn_dtype dt)
     return s->low && tni_dtype(s->p->store->low) == dt;
 }
 
-// Returns the copies of a block as one tensor if they are stored one after the other, as the last update left
-// them; NULL, not reported, if not. Slots without a copy leave gaps.
+// Returns the copies of a block as one tensor if they are stored one after the other, as the last
+// update left them; NULL, not reported, if not. Slots without a copy leave gaps.
 static tn_tensor *joined_low(const tn_optim *o, const tni_flat *f, tn_dtype dt)
 {
     const tni_node *first = NULL;
@@ -549,16 +555,17 @@ static tn_tensor *joined_low(const tn_optim *o, const tni_flat *f, tn_dtype dt)
     return tni_wrap(cx, tni_node_in_buffer(cx, dt, 1, &f->size, first->buf, start));
 }
 
-// Returns the new parameters in 16 bits. An equal old value is kept, zeros with their new sign: that changes
-// nothing, but lets the new copies take the place of the old ones, since a kernel overwrites only what it
-// reads.
+// Returns the new parameters in 16 bits. An equal old value is kept, zeros with their new sign:
+// that changes nothing, but lets the new copies take the place of the old ones, since a kernel
+// overwrites only what it reads.
 static tn_tensor *next_low(const tn_optim *o, const tni_flat *f, tn_dtype dt, tn_tensor *y)
 {
     tn_tensor *low = tn_cast(y, dt), *old = joined_low(o, f, dt);
     return old ? tn_where(tn_logical_and(tn_eq(low, old), tn_ne_s(old, 0)), old, low) : low;
 }
 
-// Assigns the copies of one dtype, for a whole block in one tensor, though some slots may have none.
+// Assigns the copies of one dtype, for a whole block in one tensor, though some slots may have
+// none.
 static bool spread_low(const tn_optim *o, const tni_flat *f, tn_dtype dt, tn_tensor *y)
 {
     bool any = false, ok = true;
@@ -580,7 +587,8 @@ static bool spread_low(const tn_optim *o, const tni_flat *f, tn_dtype dt, tn_ten
     return ok;
 }
 
-// Which copies are written is known before the parameters are, since after that all of them are stale.
+// Which copies are written is known before the parameters are, since after that all of them are
+// stale.
 bool tni_flat_spread_params(const tn_optim *o, const tni_flat *f, tn_tensor *y)
 {
     for (size_t i = 0; i < f->count; i++) {

@@ -1,9 +1,11 @@
-// L-BFGS: a quasi-Newton method over all parameters as one vector, with PyTorch's steps and line search.
+// L-BFGS: a quasi-Newton method over all parameters as one vector, with PyTorch's steps and line
+// search.
 //
-// An update evaluates the loss several times and decides by numbers on the host, so it takes a function instead of a loss. Its
-// direction is the gradient times an inverse Hessian that follows from the last moves s and changes y of the gradient. PyTorch goes
-// twice through their list, each time with vectors; here the list is one matrix on the device, the products of its rows are
-// kept on the host, and the two passes are numbers:
+// An update evaluates the loss several times and decides by numbers on the host, so it takes a
+// function instead of a loss. Its direction is the gradient times an inverse Hessian that follows
+// from the last moves s and changes y of the gradient. PyTorch goes twice through their list, each
+// time with vectors; here the list is one matrix on the device, the products of its rows are kept
+// on the host, and the two passes are numbers:
 //
 //   rows (2 cap, n)    s of 0 .. cap - 1, then y of them; a ring once it is full
 //   dot  (2 cap)^2     rows times rows, on the host
@@ -18,9 +20,10 @@
 
 enum { GRADIENTS = 4 };  // at the start, and of up to three places of a line search
 
-// What an optimizer of this kind has beside its slots. The vectors are owned by it and written in place, so that their memory and the
-// plans that read them stay the same from iteration to iteration. dot is NULL and cap 0 until the second iteration. The kept
-// changes are rows 0 .. count - 1 while there is room, and from then on all of them, the newest at `newest`.
+// What an optimizer of this kind has beside its slots. The vectors are owned by it and written in
+// place, so that their memory and the plans that read them stay the same from iteration to
+// iteration. dot is NULL and cap 0 until the second iteration. The kept changes are rows 0 .. count
+// - 1 while there is room, and from then on all of them, the newest at `newest`.
 struct tni_lbfgs {
     int64_t    n;
     tn_dtype   dtype;  // of the vectors: f64 if a parameter is
@@ -112,7 +115,8 @@ static bool write_params(const run *r, tn_tensor *v)
     return true;
 }
 
-// x + t d. t is a number of the kernel and not part of the plan, so that every place on the line is computed by one plan.
+// x + t d. t is a number of the kernel and not part of the plan, so that every place on the line is
+// computed by one plan.
 static tn_tensor *moved(const run *r, double t)
 {
     return tn_add(r->b->x, tn_mul_s(r->b->d, t));
@@ -120,7 +124,8 @@ static tn_tensor *moved(const run *r, double t)
 
 // ---- evaluating --------------------------------------------------------------------------------
 
-// The gradients after the user's function: those of a backward pass that it made, else those of its loss.
+// The gradients after the user's function: those of a backward pass that it made, else those of its
+// loss.
 static tn_tensor *gradient(const run *r, tn_tensor *loss)
 {
     tn_optim  *o   = r->o;
@@ -140,8 +145,8 @@ static tn_tensor *gradient(const run *r, tn_tensor *loss)
 }
 
 // Each read waits for the device, which is why an evaluation has only this one.
-// The numbers that decisions need, read at once: loss, slope, largest and summed element of the gradient, its square, and
-// the largest element of the direction.
+// The numbers that decisions need, read at once: loss, slope, largest and summed element of the
+// gradient, its square, and the largest element of the direction.
 static bool read_point(const run *r, tn_tensor *loss, tn_tensor *g, double *v)
 {
     tni_lbfgs *b   = r->b;
@@ -158,7 +163,8 @@ static bool read_point(const run *r, tn_tensor *loss, tn_tensor *g, double *v)
     return all && tn_read(all, TN_F64, v, 6) == TN_OK;
 }
 
-// Calls the user's function at x + t d (here: where the parameters are now) and keeps the gradient in g[into].
+// Calls the user's function at x + t d (here: where the parameters are now) and keeps the gradient
+// in g[into].
 static bool evaluate(run *r, const double *t, int into, point *y)
 {
     tn_ctx   *cx = r->o->owned.cx;
@@ -205,8 +211,9 @@ static int free_place(int a, int b, int c)
 
 // ---- the direction -----------------------------------------------------------------------------
 
-// Makes room for one more change, twice as much as before. Rows are copied on the device and their products on the host; with a most
-// of 100 that happens five times in the life of an optimizer. On failure everything is as it was.
+// Makes room for one more change, twice as much as before. Rows are copied on the device and their
+// products on the host; with a most of 100 that happens five times in the life of an optimizer. On
+// failure everything is as it was.
 static bool grow_rows(const run *r)
 {
     tni_lbfgs *b   = r->b;
@@ -239,9 +246,10 @@ static bool grow_rows(const run *r)
     return true;
 }
 
-// Overwrites the oldest change, or a free row, by a move and its change; their products with the others are known already, so that
-// nothing is computed for them again. The scale of the first inverse Hessian is that of the newest change, as PyTorch has it.
-// Keeps a move and its change: m has the products of s, y and g with all rows and then with s, y and g.
+// Overwrites the oldest change, or a free row, by a move and its change; their products with the
+// others are known already, so that nothing is computed for them again. The scale of the first
+// inverse Hessian is that of the newest change, as PyTorch has it. Keeps a move and its change: m
+// has the products of s, y and g with all rows and then with s, y and g.
 static bool keep_change(const run *r, tn_tensor *s, tn_tensor *y, double *m, int width)
 {
     tni_lbfgs *b = r->b;
@@ -273,8 +281,8 @@ static double times(const double *c, const double *row, int n, double e, double 
     return sum;
 }
 
-// The two passes of L-BFGS over the kept changes, in coefficients: c of the rows, the result is that of g. gd are the
-// products of g with the rows.
+// The two passes of L-BFGS over the kept changes, in coefficients: c of the rows, the result is
+// that of g. gd are the products of g with the rows.
 static double two_passes(const tni_lbfgs *b, const double *gd, double *c, double *alpha)
 {
     int    N = 2 * b->cap, cap = b->cap, first = b->count < cap ? 0 : (b->newest + 1) % cap;
@@ -295,9 +303,10 @@ static double two_passes(const tni_lbfgs *b, const double *gd, double *c, double
     return e;
 }
 
-// All products that the two passes need come from one read: of s, y and the gradient with every kept row and with each other. A change
-// with s y near 0 or below would make the matrix indefinite, and is left out; the limit is PyTorch's.
-// Sets the direction from the gradient at x, and *slope: gradient times direction. work has room for 9 cap + 9 numbers.
+// All products that the two passes need come from one read: of s, y and the gradient with every
+// kept row and with each other. A change with s y near 0 or below would make the matrix indefinite,
+// and is left out; the limit is PyTorch's. Sets the direction from the gradient at x, and *slope:
+// gradient times direction. work has room for 9 cap + 9 numbers.
 static bool set_direction(const run *r, int at, double *work, double *slope)
 {
     tni_lbfgs *b = r->b;
@@ -368,8 +377,9 @@ static double cubic(const point *a, const point *b, double lo, double hi)
 // The constants of Armijo's condition and of the slope's, which are PyTorch's.
 static const double ENOUGH = 1e-4, FLAT = 0.9;
 
-// The first phase: t grows, by the cubic through the last two places but by a hundredth at least and tenfold at most.
-// Goes on along the line until a place fulfils the conditions (*done; in b[0]), or two places have one between them.
+// The first phase: t grows, by the cubic through the last two places but by a hundredth at least
+// and tenfold at most. Goes on along the line until a place fulfils the conditions (*done; in
+// b[0]), or two places have one between them.
 static bool find_bracket(run *r, const point *start, double t, int most, point *b, int *tries,
                          bool *done)
 {
@@ -397,7 +407,8 @@ static bool find_bracket(run *r, const point *start, double t, int most, point *
     return true;
 }
 
-// The next place to try in a bracket. If it comes out near an end twice, or at one, it is moved a tenth of the width inwards.
+// The next place to try in a bracket. If it comes out near an end twice, or at one, it is moved a
+// tenth of the width inwards.
 static double inside(const point *b, bool *near)
 {
     double lo = fmin(b[0].t, b[1].t), hi = fmax(b[0].t, b[1].t), eps = 0.1 * (hi - lo);
@@ -408,10 +419,10 @@ static double inside(const point *b, bool *near)
     return t;
 }
 
-// The second phase narrows the bracket: its low end is the place with the lower loss, and the high end is whichever other place has a lower one
-// between them.
-// A line search for the strong Wolfe conditions: enough progress, and a slope flat enough. start has the slope at x, most is
-// how many times the function may be called.
+// The second phase narrows the bracket: its low end is the place with the lower loss, and the high
+// end is whichever other place has a lower one between them.
+// A line search for the strong Wolfe conditions: enough progress, and a slope flat enough. start
+// has the slope at x, most is how many times the function may be called.
 static bool strong_wolfe(run *r, const point *start, double t, int most, point *found)
 {
     point b[2];
@@ -452,8 +463,9 @@ static bool move_to(const run *r, double t)
     return ok;
 }
 
-// The gradient at the start stays in its place until the next direction was set from the change since.
-// One iteration from the point p, the n-th of this update; sets *end if it is the last. Conditions stand in PyTorch's order.
+// The gradient at the start stays in its place until the next direction was set from the change
+// since. One iteration from the point p, the n-th of this update; sets *end if it is the last.
+// Conditions stand in PyTorch's order.
 static bool iterate(run *r, point *p, int n, bool *end)
 {
     tni_lbfgs *b     = r->b;
@@ -479,8 +491,8 @@ static bool iterate(run *r, point *p, int n, bool *end)
     return ok;
 }
 
-// They may be of several dtypes: the vector is in the widest, f32 at least, and writing it back rounds.
-// Reads the parameters, which the program may have written since the last update.
+// They may be of several dtypes: the vector is in the widest, f32 at least, and writing it back
+// rounds. Reads the parameters, which the program may have written since the last update.
 static bool read_params(const run *r)
 {
     tn_ctx     *cx  = r->o->owned.cx;
@@ -495,8 +507,8 @@ static bool read_params(const run *r)
     return ok;
 }
 
-// The first call is where the parameters are, with whatever batch the function now has: the change of the gradient since the last update
-// counts as if it were of the same function, as in PyTorch.
+// The first call is where the parameters are, with whatever batch the function now has: the change
+// of the gradient since the last update counts as if it were of the same function, as in PyTorch.
 // If the function fails on the way, parameters are those of the last iteration.
 static bool run_update(run *r, double *loss)
 {
@@ -530,7 +542,8 @@ static tn_status step_once(tn_optim *o, tn_loss_fn *f, void *user, double *loss)
     return status;
 }
 
-// The function is the program's, and may read tensors or evaluate: nothing of this is one recording, as other updates are.
+// The function is the program's, and may read tensors or evaluate: nothing of this is one
+// recording, as other updates are.
 tn_status tn_minimize(tn_optim *o, tn_loss_fn *f, void *user, double *loss)
 {
     tn_ctx *cx = tni_record_ready("minimize", o);
@@ -573,7 +586,8 @@ static const char *wrong_options(const tn_lbfgs_opts *o)
     return NULL;
 }
 
-// An optimizer as others for names, learning rate, schedule and counts; what it keeps beside parameters is made here.
+// An optimizer as others for names, learning rate, schedule and counts; what it keeps beside
+// parameters is made here.
 tn_optim *tn_lbfgs(tn_layer *net, tn_lbfgs_opts o)
 {
     const char *op = "lbfgs", *wrong = wrong_options(&o);

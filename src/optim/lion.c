@@ -1,5 +1,5 @@
-// Lion: each element moves by lr, in the direction of an average of gradients in which the newest counts for more than in
-// the average that is kept. Weight decay is decoupled, as AdamW's.
+// Lion: each element moves by lr, in the direction of an average of gradients in which the newest
+// counts for more than in the average that is kept. Weight decay is decoupled, as AdamW's.
 #include "optim/optim.h"
 
 static tn_tensor *update_lion(tn_optim *o, tni_update *u)

@@ -1,14 +1,15 @@
-// Muon: a matrix moves in the direction of its momentum with all singular values made equal, so that no direction of the
-// gradient drowns the others. Weights of convolutions count as matrices of (out, rest). What is no matrix, and what the
-// program names (embeddings, heads), is updated by AdamW.
+// Muon: a matrix moves in the direction of its momentum with all singular values made equal, so
+// that no direction of the gradient drowns the others. Weights of convolutions count as matrices of
+// (out, rest). What is no matrix, and what the program names (embeddings, heads), is updated by
+// AdamW.
 #include "optim/optim.h"
 
 #include <math.h>
 
-// Returns x, whose singular values are at most 1, with all of them near 1, by five turns of a polynomial in x that
-// moves each singular value s to 3.4445 s - 4.775 s^3 + 2.0315 s^5. It rises steeply at 0, and need not be exact above:
-// values end in 0.7 .. 1.2, which is enough, and bf16 is enough for that, unless parameters are f64. Products are with
-// the smaller side.
+// Returns x, whose singular values are at most 1, with all of them near 1, by five turns of a
+// polynomial in x that moves each singular value s to 3.4445 s - 4.775 s^3 + 2.0315 s^5. It rises
+// steeply at 0, and need not be exact above: values end in 0.7 .. 1.2, which is enough, and bf16 is
+// enough for that, unless parameters are f64. Products are with the smaller side.
 static tn_tensor *orthogonalized(tn_tensor *x, double eps)
 {
     enum { TURNS = 5 };
@@ -27,8 +28,9 @@ static tn_tensor *orthogonalized(tn_tensor *x, double eps)
     return tn_cast(x, dt);
 }
 
-// Returns the factor of the learning rate for a matrix: one that lets a step change each output by as much whatever the
-// sizes are, or (match_rms) one that gives steps AdamW's usual root mean square, so that its learning rates fit.
+// Returns the factor of the learning rate for a matrix: one that lets a step change each output by
+// as much whatever the sizes are, or (match_rms) one that gives steps AdamW's usual root mean
+// square, so that its learning rates fit.
 static double size_factor(const tn_optim *o, int64_t rows, int64_t cols)
 {
     double r = (double)rows, c = (double)cols;

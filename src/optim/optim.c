@@ -1,8 +1,8 @@
 // Making optimizers: the parameters of a network, settings, groups, counts.
 //
-// All optimizers share one struct and one way through a step; a rule (adam.c, muon.c, sgd.c ...) only says how
-// a new value and new states are computed from a parameter, its gradient and its states, in tensor math. To add
-// one, write such a file and declare its constructor in training.h.
+// All optimizers share one struct and one way through a step; a rule (adam.c, muon.c, sgd.c ...)
+// only says how a new value and new states are computed from a parameter, its gradient and its
+// states, in tensor math. To add one, write such a file and declare its constructor in training.h.
 #include "optim/update.h"
 #include "ops/composite.h"
 
@@ -31,8 +31,8 @@ double tni_option(double v, double fallback)
 
 // ---- settings ----------------------------------------------------------------------------------
 
-// One table for all optimizers: a rule leaves the numbers that it does not use at 0, which is in every
-// range.
+// One table for all optimizers: a rule leaves the numbers that it does not use at 0, which is in
+// every range.
 tni_text tni_optim_wrong(const tn_optim *o)
 {
     const struct {
@@ -80,7 +80,8 @@ tni_text tni_optim_wrong(const tn_optim *o)
 
 tn_tensor *tni_trained_grad(const tni_trained *s)
 {
-    // tn_grad_of is asked first: it forgets a gradient whose step failed, which tn_has_grad then sees.
+    // tn_grad_of is asked first: it forgets a gradient whose step failed, which tn_has_grad then
+    // sees.
     tn_tensor *g = tni_is_leaf(s->p) && s->p->leaf->grad ? tn_grad_of(s->p) : NULL;
     return g && tn_has_grad(s->p) ? g : NULL;
 }
@@ -119,8 +120,8 @@ static bool state_lost(const tni_trained *s)
     return false;
 }
 
-// Called after a failed step was rolled back: subtracts the updates whose node was lost. A slot whose
-// state went with them starts afresh, since half of a state is worse than none.
+// Called after a failed step was rolled back: subtracts the updates whose node was lost. A slot
+// whose state went with them starts afresh, since half of a state is worse than none.
 static void rolled_back(tni_owned *t)
 {
     tn_optim *o    = (tn_optim *)t;
@@ -151,8 +152,8 @@ bool tni_optim_trains(const tn_optim *o, const tn_tensor *t)
     return bsearch(&t, o->sorted, o->slots, sizeof *o->sorted, by_address) != NULL;
 }
 
-// Makes a slot for each trained parameter of the list, once even if it is tied. The names move from the
-// list to the slots.
+// Makes a slot for each trained parameter of the list, once even if it is tied. The names move from
+// the list to the slots.
 static bool take_parameters(tn_optim *o, tni_entries *list)
 {
     tni_heap *h = &o->owned.cx->heap;
@@ -230,8 +231,8 @@ static bool fill_optim(tn_optim *o, tn_layer *net)
                       o->rule->name);
 }
 
-// The optimizer is registered before it is filled, so that a failure while filling is rolled back like
-// any other.
+// The optimizer is registered before it is filled, so that a failure while filling is rolled back
+// like any other.
 tn_optim *tni_optim_make(const char *op, tn_layer *net, const tn_optim *settings)
 {
     tn_ctx *cx = tni_owned_ok(op, net, TNI_LAYER);

@@ -7,23 +7,25 @@
 
 #include <math.h>
 
-// The tensors of state that a parameter may have: those of its rule (RMSprop has the most, three), the
-// master, and the running average of its values. The last two begin as the parameter, the others with a number.
+// The tensors of state that a parameter may have: those of its rule (RMSprop has the most, three),
+// the master, and the running average of its values. The last two begin as the parameter, the
+// others with a number.
 enum { TNI_RULE_STATES = 3, TNI_MASTER = TNI_RULE_STATES, TNI_EMA, TNI_STATES };
 
-// What loss scaling keeps on the device: the scale (f32), updates since it changed (i64), updates skipped (i64).
+// What loss scaling keeps on the device: the scale (f32), updates since it changed (i64), updates
+// skipped (i64).
 enum { TNI_SCALE, TNI_SINCE, TNI_SKIPPED, TNI_SCALING };
 extern const char *const tni_scaling_name[TNI_SCALING];  // in checkpoints
 
-// One slot of an optimizer: a parameter and the state kept for it. The optimizer shares ownership of p and
-// owns the state, which is made at the parameter's first update. since and before undo a failed step: p's
-// store returns to a node older than since, and the count of updates to before.
+// One slot of an optimizer: a parameter and the state kept for it. The optimizer shares ownership
+// of p and owns the state, which is made at the parameter's first update. since and before undo a
+// failed step: p's store returns to a node older than since, and the count of updates to before.
 //
-// State is f32 if p is f16 or bf16: a second moment underflows in f16, and in bf16 0.999 times one rounds
-// back to it. Such a p is, unless the user declines, the rounding of an f32 master, which updates change, so
-// that steps smaller than p's precision add up. Where an element of p is not the rounding of its master, the
-// user has written p, and the master takes p's value. This is seen by comparing values, so the optimizer
-// need not be notified.
+// State is f32 if p is f16 or bf16: a second moment underflows in f16, and in bf16 0.999 times one
+// rounds back to it. Such a p is, unless the user declines, the rounding of an f32 master, which
+// updates change, so that steps smaller than p's precision add up. Where an element of p is not the
+// rounding of its master, the user has written p, and the master takes p's value. This is seen by
+// comparing values, so the optimizer need not be notified.
 typedef struct {
     char      *name;  // full, in the network
     tn_tensor *p;
@@ -41,16 +43,16 @@ typedef struct {
     bool vector;  // the rule updates it as a vector of elements, though it may be a matrix (muon.c)
 } tni_trained;
 
-// A flat block: slots that are updated as one tensor, stored one after the other, each from offset `at` on.
-// Invariant: they agree in dtype, settings and number of updates; where the rule looks at whole parameters, a block is one
-// slot. The parameters of a block are in one buffer,
-// except those that the user has written since the last update; each still has a store of its own. The slots'
-// states are views of the block's. A block is divided when only some of its slots get a gradient; blocks are
-// joined by tni_flats_place alone.
+// A flat block: slots that are updated as one tensor, stored one after the other, each from offset
+// `at` on. Invariant: they agree in dtype, settings and number of updates; where the rule looks at
+// whole parameters, a block is one slot. The parameters of a block are in one buffer, except those
+// that the user has written since the last update; each still has a store of its own. The slots'
+// states are views of the block's. A block is divided when only some of its slots get a gradient;
+// blocks are joined by tni_flats_place alone.
 //
-// For an optimizer of several ranks a block is a bucket, of bucket_bytes at most. If state is sharded, each rank has
-// `part` elements of a block: those from rank * part on, with zeros behind the end of the block; state[] is of
-// this size then, and the slots have none.
+// For an optimizer of several ranks a block is a bucket, of bucket_bytes at most. If state is
+// sharded, each rank has `part` elements of a block: those from rank * part on, with zeros behind
+// the end of the block; state[] is of this size then, and the slots have none.
 typedef struct {
     size_t  first, count;  // in tn_optim.order
     int64_t size;          // elements
@@ -61,9 +63,9 @@ typedef struct {
     int64_t    part;    // elements; 0: the block is not sharded
 } tni_flat;
 
-// One update of a block, as a rule sees it: p, g and the states are whole blocks of one dtype, f32 or f64, or, if the
-// rule takes whole parameters, one of them in its shape. The rule sets next for each state that it has, and returns the
-// new p.
+// One update of a block, as a rule sees it: p, g and the states are whole blocks of one dtype, f32
+// or f64, or, if the rule takes whole parameters, one of them in its shape. The rule sets next for
+// each state that it has, and returns the new p.
 typedef struct {
     tn_tensor *p, *g;
     tn_tensor
@@ -92,9 +94,9 @@ typedef struct {
 typedef struct tni_lbfgs tni_lbfgs;
 void                     tni_lbfgs_free(tn_optim *o);
 
-// An optimizer. Numbers are the user's decimals (0.9, not 0.9f as a double), so that f64 training equals
-// PyTorch's. order, flat, spare, list and node are arrays of one element for each slot; the last three are
-// work space of the functions in flat.c.
+// An optimizer. Numbers are the user's decimals (0.9, not 0.9f as a double), so that f64 training
+// equals PyTorch's. order, flat, spare, list and node are arrays of one element for each slot; the
+// last three are work space of the functions in flat.c.
 struct tn_optim {
     tni_owned              owned;  // first
     const tni_update_rule *rule;
@@ -140,11 +142,13 @@ struct tn_optim {
     .scale_backoff  = tni_option((o).scale_backoff, 0.5),                                   \
     .scale_interval = (o).scale_interval ? (o).scale_interval : 2000
 
-// Makes an optimizer of net's parameters with these settings, after checking them. NULL, reported, on failure.
+// Makes an optimizer of net's parameters with these settings, after checking them. NULL, reported,
+// on failure.
 tn_optim *tni_optim_make(const char *op, tn_layer *net, const tn_optim *settings);
 // Returns what is wrong with an optimizer's settings, as a phrase; empty if nothing is.
 tni_text tni_optim_wrong(const tn_optim *o);
-// Returns whether updates look at whole parameters, and not at elements alone: then a block is one slot.
+// Returns whether updates look at whole parameters, and not at elements alone: then a block is one
+// slot.
 static inline bool tni_takes_whole(const tn_optim *o)
 {
     return o->rule->whole || o->clip_each > 0;
@@ -156,9 +160,9 @@ static inline bool tni_not_negative(double v)
 }
 // Returns a number of an options struct as tni_decimal does; the fallback if it is 0.
 double tni_option(double v, double fallback);
-// Returns the number that a program meant by v. A v that is exactly a float was most likely written as
-// one, as 1e-3f: the result is then the shortest decimal that rounds to this float, 0.001. Every other v
-// is returned unchanged.
+// Returns the number that a program meant by v. A v that is exactly a float was most likely written
+// as one, as 1e-3f: the result is then the shortest decimal that rounds to this float, 0.001. Every
+// other v is returned unchanged.
 double tni_decimal(double v);
 // Returns whether t is one of the parameters.
 bool tni_optim_trains(const tn_optim *o, const tn_tensor *t);
@@ -172,18 +176,19 @@ bool tni_has_state(const tn_optim *o, const tni_trained *s, int k);
 
 // Sorts all slots into blocks anew. Their states stay, and are joined when they are next needed.
 void tni_flats_divide(tn_optim *o);
-// The same, and moves computed parameters into their blocks. False, reported, if that fails; parameters not
-// moved yet then stay where they were.
+// The same, and moves computed parameters into their blocks. False, reported, if that fails;
+// parameters not moved yet then stay where they were.
 bool tni_flats_place(tn_optim *o);
 // Returns the place of the value that a tensor is about to get from a file; NULL if it gets none.
 typedef tn_tensor **tni_value_of(void *user, const tn_tensor *t);
-// Moves such values into flat blocks before they are put, for blocks all of whose parameters get one. False,
-// reported, on failure; the values are then still valid.
+// Moves such values into flat blocks before they are put, for blocks all of whose parameters get
+// one. False, reported, on failure; the values are then still valid.
 bool tni_flats_gather(tn_ctx *cx, tni_value_of *find, void *user);
-// Makes the states of all slots whole if they are sharded, for whoever reads or writes them; the next update divides them
-// again. All ranks call it. False, reported, on failure.
+// Makes the states of all slots whole if they are sharded, for whoever reads or writes them; the
+// next update divides them again. All ranks call it. False, reported, on failure.
 bool tni_optim_whole(tn_optim *o);
-// Gives a slot another state, or none (NULL). The block's state is joined again when it is next needed.
+// Gives a slot another state, or none (NULL). The block's state is joined again when it is next
+// needed.
 void tni_state_set(tn_optim *o, tni_trained *s, int k, tn_tensor *t);
 
 // Returns the stored gradient of a slot's parameter; NULL if it has none.

@@ -1,8 +1,9 @@
-// RMSprop: p -= lr * g / (sqrt(v) + eps), where v is the running mean of g * g; centered, the running variance
-// of g; with a momentum, the steps are accumulated as SGD's are.
+// RMSprop: p -= lr * g / (sqrt(v) + eps), where v is the running mean of g * g; centered, the
+// running variance of g; with a momentum, the steps are accumulated as SGD's are.
 #include "optim/optim.h"
 
-// As PyTorch computes it: eps is added after the square root, and weight decay is part of the gradient.
+// As PyTorch computes it: eps is added after the square root, and weight decay is part of the
+// gradient.
 static tn_tensor *update_rmsprop(tn_optim *o, tni_update *u)
 {
     tn_tensor *g = tni_decayed(u);

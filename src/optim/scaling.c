@@ -1,8 +1,9 @@
-// Loss scaling: gradients of f16 values underflow, so the loss is multiplied by a large number before the
-// backward pass and the gradients are divided by it before the update. The number is found by trying: it doubles
-// after many updates in a row whose gradients were finite, and halves where they are not; such an update is
-// skipped. All of it is decided on the device, by values of the recorded update: nothing waits, and the plan of
-// a step is the same whether it is skipped or not.
+// Loss scaling: gradients of f16 values underflow, so the loss is multiplied by a large number
+// before the backward pass and the gradients are divided by it before the update. The number is
+// found by trying: it doubles after many updates in a row whose gradients were finite, and halves
+// where they are not; such an update is skipped. All of it is decided on the device, by values of
+// the recorded update: nothing waits, and the plan of a step is the same whether it is skipped or
+// not.
 #include "optim/update.h"
 #include "ops/composite.h"
 
@@ -73,8 +74,9 @@ tn_tensor *tni_scaling_keep(const tn_optim *o, tn_tensor *next, tn_tensor *old)
     return o->finite ? tn_where(o->finite, next, old) : next;
 }
 
-// Updates that were skipped do not count for a rule, as in PyTorch. They are counted for the optimizer, not for
-// each parameter: one that had no gradient in a skipped update is behind by one, at least 1.
+// Updates that were skipped do not count for a rule, as in PyTorch. They are counted for the
+// optimizer, not for each parameter: one that had no gradient in a skipped update is behind by one,
+// at least 1.
 tn_tensor *tni_scaling_count(const tn_optim *o, int64_t updates)
 {
     if (!o->finite) return NULL;

@@ -1,5 +1,5 @@
-// The learning rate as a function of the updates done. A schedule only gives a factor, so that tn_optim_set_lr
-// and groups keep working beside it.
+// The learning rate as a function of the updates done. A schedule only gives a factor, so that
+// tn_optim_set_lr and groups keep working beside it.
 #include "optim/optim.h"
 
 #include <math.h>
@@ -20,7 +20,8 @@ static double decay_factor(const tn_schedule *s, int64_t t, double floor)
     return s->kind == TN_LR_COSINE ? half_cosine(1, floor, part) : 1 - (1 - floor) * part;
 }
 
-// PyTorch's numbers: it rises from 1/25, to 1 at update `warmup`, and ends at a ten-thousandth of that.
+// PyTorch's numbers: it rises from 1/25, to 1 at update `warmup`, and ends at a ten-thousandth of
+// that.
 static double one_cycle_factor(const tn_schedule *s, int64_t t, double floor)
 {
     const double low  = 1.0 / 25;
@@ -31,7 +32,8 @@ static double one_cycle_factor(const tn_schedule *s, int64_t t, double floor)
     return half_cosine(1, end, (at - top) / (last - top));
 }
 
-// Returns how far the current round has come, 0 .. 1. Rounds last every, every * factor, every * factor^2 ...
+// Returns how far the current round has come, 0 .. 1. Rounds last every, every * factor, every *
+// factor^2 ...
 static double part_of_round(const tn_schedule *s, int64_t t)
 {
     double at = (double)t, round = (double)s->every, longer = tni_option(s->factor, 1);
@@ -40,8 +42,8 @@ static double part_of_round(const tn_schedule *s, int64_t t)
     return at / round;
 }
 
-// The warm-up rises linearly and ends with 1 at its last update, so that the first update already has a
-// learning rate above 0.
+// The warm-up rises linearly and ends with 1 at its last update, so that the first update already
+// has a learning rate above 0.
 double tni_schedule_factor(const tn_schedule *s, int64_t updates)
 {
     double floor = tni_decimal(s->floor);
@@ -85,8 +87,8 @@ static bool is_better(const tn_plateau *p, double value)
     return p->rises ? value > p->best * (1 + share) : value < p->best * (1 - share);
 }
 
-// As PyTorch counts: the rate falls at the first value beyond `patience` that were no better, and values right after that
-// do not count.
+// As PyTorch counts: the rate falls at the first value beyond `patience` that were no better, and
+// values right after that do not count.
 bool tn_plateau_step(tn_plateau *p, tn_optim *o, double value)
 {
     tn_ctx *cx = tni_owned_ok("plateau_step", o, TNI_OPTIM);

@@ -1,5 +1,5 @@
-// Stochastic gradient descent: p -= lr * g; with a momentum m, b = m * b + g and p -= lr * b, and in
-// Nesterov's form p -= lr * (g + m * b).
+// Stochastic gradient descent: p -= lr * g; with a momentum m, b = m * b + g and p -= lr * b, and
+// in Nesterov's form p -= lr * (g + m * b).
 #include "optim/optim.h"
 
 // As in PyTorch, the first gradient enters the buffer undamped.

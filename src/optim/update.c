@@ -1,9 +1,10 @@
 // Recording updates: the rule runs once for each block of parameters; and tn_step, which is a
 // backward walk and an update in one.
 //
-// An update is recorded as a whole or not at all. Between tni_record_begin and tni_record_end nothing is
-// evaluated (cx->busy) and no gradient is recorded (grad_mode); if anything fails, tni_record_give_up takes
-// every store back to its last computed value, and optimizers correct their counts by rolled_back.
+// An update is recorded as a whole or not at all. Between tni_record_begin and tni_record_end
+// nothing is evaluated (cx->busy) and no gradient is recorded (grad_mode); if anything fails,
+// tni_record_give_up takes every store back to its last computed value, and optimizers correct
+// their counts by rolled_back.
 #include "optim/update.h"
 #include "dist/world.h"
 #include "ops/composite.h"
@@ -48,8 +49,8 @@ static void count_update(tn_optim *o)
 }
 
 // Returns the parameters of a block as the rule takes them, in f32 or wider: the master, where the
-// parameter is its rounding, else the parameter, which somebody wrote. Reading the parameter for this
-// costs two bytes for each element, and lets the new value take the old one's place.
+// parameter is its rounding, else the parameter, which somebody wrote. Reading the parameter for
+// this costs two bytes for each element, and lets the new value take the old one's place.
 static tn_tensor *master_params(const tn_optim *o, const tni_flat *f)
 {
     tn_tensor *p = tni_flat_part(o, f, tni_flat_params(o, f)), *wide = tni_widen(p);
@@ -88,9 +89,9 @@ static bool update_flat(tn_optim *o, const tni_flat *f, double lr)
     return tni_flat_spread_params(o, f, tni_flat_whole(o, f, p));
 }
 
-// Records the update of all blocks, whose gradients are sums over `steps` steps. States are made before
-// anything else is recorded, since that can fail. While cx->updating is set, what is assigned
-// is marked as an update, which is computed as a whole or not at all.
+// Records the update of all blocks, whose gradients are sums over `steps` steps. States are made
+// before anything else is recorded, since that can fail. While cx->updating is set, what is
+// assigned is marked as an update, which is computed as a whole or not at all.
 static bool record_update(tn_optim *o, int64_t steps)
 {
     bool ok = tni_flats_begin(o), any = false;
@@ -181,8 +182,8 @@ static bool accept_leaf(const tni_leaf *l, void *user)
     return a->found = true;
 }
 
-// Refuses a loss before anything is recorded, so that a wrong call changes nothing. A NULL loss after
-// an earlier error returns that error again.
+// Refuses a loss before anything is recorded, so that a wrong call changes nothing. A NULL loss
+// after an earlier error returns that error again.
 static tn_status check_loss(const tn_optim *o, tn_tensor *loss)
 {
     tn_ctx *cx = o->owned.cx;
@@ -199,8 +200,8 @@ static tn_status check_loss(const tn_optim *o, tn_tensor *loss)
     return tni_resolve(loss, "step") ? TN_OK : tni_failed();
 }
 
-// One evaluation computes the whole step: the forward pass that made the loss, the backward pass and
-// the update, which is what lets the planner fuse them and reuse memory between them.
+// One evaluation computes the whole step: the forward pass that made the loss, the backward pass
+// and the update, which is what lets the planner fuse them and reuse memory between them.
 tn_status tn_step(tn_optim *o, tn_tensor *loss)
 {
     if (!o && loss && tni_arg1("step", loss, "loss") && !loss->cx->fault.code)
@@ -229,8 +230,8 @@ tn_status tn_step(tn_optim *o, tn_tensor *loss)
     return status == TN_OK || status == TN_ESTOP ? status : tni_record_give_up(o);
 }
 
-// Gradients may have come from anywhere; only the update is recorded, and evaluated when something is
-// read or the next step is taken.
+// Gradients may have come from anywhere; only the update is recorded, and evaluated when something
+// is read or the next step is taken.
 tn_status tn_optim_step(tn_optim *o)
 {
     tn_ctx *cx = tni_record_ready("optim_step", o);

@@ -1,14 +1,14 @@
-// Offsets in the arena. All lifetimes are known, so values are placed in the order of how awkward they
-// are: the largest first, or the longest-lived first, each into the lowest gap that is free during its
-// lifetime; the better of the two orders is taken. Both are quadratic in the number of spans, so with
-// very many of them each span is placed when its lifetime begins instead, into the best-fitting free
-// range, and one with parts as a whole.
+// Offsets in the arena. All lifetimes are known, so values are placed in the order of how awkward
+// they are: the largest first, or the longest-lived first, each into the lowest gap that is free
+// during its lifetime; the better of the two orders is taken. Both are quadratic in the number of
+// spans, so with very many of them each span is placed when its lifetime begins instead, into the
+// best-fitting free range, and one with parts as a whole.
 #include "plan/arena.h"
 
 #include <stdlib.h>
 
-// Up to this many spans are placed in the quadratic way: eight million comparisons for each order, or a
-// hundredth of a second, at most.
+// Up to this many spans are placed in the quadratic way: eight million comparisons for each order,
+// or a hundredth of a second, at most.
 enum { MANY = 4096 };
 
 static int64_t capped_sum(int64_t a, int64_t b)
@@ -32,8 +32,8 @@ static int by_length(const void *a, const void *b)
     return m != n ? (m > n ? -1 : 1) : by_size(a, b);
 }
 
-// Returns the lowest gap from `end` on that a span fits into, among the n placed ones, which are sorted by
-// offset; only those whose lifetimes overlap its own are in the way.
+// Returns the lowest gap from `end` on that a span fits into, among the n placed ones, which are
+// sorted by offset; only those whose lifetimes overlap its own are in the way.
 static int64_t lowest_gap(const tni_arena_span *s, int64_t end, size_t n,
                           tni_arena_span *const *placed)
 {
@@ -46,8 +46,8 @@ static int64_t lowest_gap(const tni_arena_span *s, int64_t end, size_t n,
     return end;
 }
 
-// Returns the lowest place of a span with parts: each part must have a gap at its own place in it. What is in
-// the way of one moves all of them further.
+// Returns the lowest place of a span with parts: each part must have a gap at its own place in it.
+// What is in the way of one moves all of them further.
 static int64_t lowest_place(const tni_arena_span *s, size_t n, tni_arena_span *const *placed)
 {
     if (!s->parts) return lowest_gap(s, 0, n, placed);
@@ -70,8 +70,8 @@ static void insert_span(tni_arena_span *s, size_t n, tni_arena_span **placed)
     placed[n] = s;
 }
 
-// Puts a span at its offset: its parts, where it has some, since the whole is not in the way of others.
-// Returns how many are placed then.
+// Puts a span at its offset: its parts, where it has some, since the whole is not in the way of
+// others. Returns how many are placed then.
 static size_t put_span(tni_arena_span *s, size_t n, tni_arena_span **placed)
 {
     if (!s->parts) insert_span(s, n++, placed);
@@ -98,7 +98,8 @@ static int64_t place_sorted(size_t n, tni_arena_span **list, tni_arena_span **pl
     return end;
 }
 
-// Lists the spans that are no parts, which live as long as the whole does. Returns how many there are.
+// Lists the spans that are no parts, which live as long as the whole does. Returns how many there
+// are.
 static size_t list_wholes(size_t n, tni_arena_span *span, tni_arena_span **list)
 {
     size_t count = 0;
@@ -109,7 +110,8 @@ static size_t list_wholes(size_t n, tni_arena_span *span, tni_arena_span **list)
     return count;
 }
 
-// Places all spans in both orders and keeps the better one; returns the bytes, -1 when memory is out.
+// Places all spans in both orders and keeps the better one; returns the bytes, -1 when memory is
+// out.
 static int64_t place_all(tni_heap *h, size_t n, tni_arena_span *span)
 {
     tni_arena_span **list = tni_alloc(h, 2 * n * sizeof *list);

@@ -3,8 +3,8 @@
 //
 // Reductions decide. One that folds exactly R is a main reduction: it is finished for each row, and
 // later phases of the row may read it. One that folds exactly P, or all axes, is a tail: partial
-// results are joined after all rows in the finish stage, and only finish values may read it. So a set
-// R fits a unit if
+// results are joined after all rows in the finish stage, and only finish values may read it. So a
+// set R fits a unit if
 //
 // - every reduction folds R, P or everything, and its operand varies along what it folds
 // - no value of the main stage reads a finish value, and no finish value reads a main reduction
@@ -17,21 +17,21 @@
 
 #include "kernel/thresholds.h"
 
-// A kernel whose every axis is reduced is one row, which few threads fold. Beyond this many elements its folds
-// are tails instead, whose partial results all threads compute.
+// A kernel whose every axis is reduced is one row, which few threads fold. Beyond this many
+// elements its folds are tails instead, whose partial results all threads compute.
 enum {
     ALONE_ROW = 1 << 16  // most elements of a kernel that is a single row
 };
 
-// What is known of a value for some choice of R: whether it belongs to the finish stage, and whether
-// it is made from a reduction of the main stage.
+// What is known of a value for some choice of R: whether it belongs to the finish stage, and
+// whether it is made from a reduction of the main stage.
 typedef struct {
     bool in_finish, from_main;
 } stage;
 
-// Whether value x can be computed with R = r, and the stage it belongs to. `of` has the stages of the
-// values before it. A finish value may vary along R (per column) or not at all, but not along P, whose
-// loop is over by then.
+// Whether value x can be computed with R = r, and the stage it belongs to. `of` has the stages of
+// the values before it. A finish value may vary along R (per column) or not at all, but not along
+// P, whose loop is over by then.
 static bool value_fits(const tni_unit *u, const tni_lowered *x, uint32_t r, const stage *of,
                        stage *me)
 {
@@ -74,7 +74,8 @@ static bool splits_short_axes(const tni_unit *u, uint32_t r)
     return bounds & brief && tni_points(u, r) >= TNI_SHORT_ROW * TNI_SHORT_ROW;
 }
 
-// Whether it was chosen for a fold along these axes to be done otherwise than the rule says; notes that it could be.
+// Whether it was chosen for a fold along these axes to be done otherwise than the rule says; notes
+// that it could be.
 static bool is_otherwise(tni_fusion *f, const tni_unit *u, uint32_t r)
 {
     bool otherwise = false;
@@ -87,10 +88,11 @@ static bool is_otherwise(tni_fusion *f, const tni_unit *u, uint32_t r)
     return otherwise;
 }
 
-// Whether rows that lie side by side in memory are so long, and so few, that they would keep only a part of
-// the device busy: batch norm with channels last has some dozen rows of a million elements each. Their
-// folds are then tails, whose partial results all threads compute, and what reads them is another kernel.
-// What measuring may doubt are rows up to IN_DOUBT times as long as the shortest of these, or as much shorter.
+// Whether rows that lie side by side in memory are so long, and so few, that they would keep only a
+// part of the device busy: batch norm with channels last has some dozen rows of a million elements
+// each. Their folds are then tails, whose partial results all threads compute, and what reads them
+// is another kernel. What measuring may doubt are rows up to IN_DOUBT times as long as the shortest
+// of these, or as much shorter.
 static bool leaves_lanes_idle(tni_fusion *f, const tni_unit *u, uint32_t r, uint32_t fast)
 {
     enum { IN_DOUBT = 32 };
@@ -145,11 +147,12 @@ static bool stores_along(const tni_unit *u, uint32_t axes)
     return false;
 }
 
-// Whether a reduction is better a main one than a tail: along the fast axis, since rows are read along memory;
-// and down columns, if what it folds is not stored too (as the gradient whose column sum is that of a bias, which
-// a library may do with its product), if its elements are few enough to be unrolled (the windows of a pool), or its
-// columns enough for each thread to fold its own, without partial results to join. MANY: times those that keep
-// the device busy when threads share a column.
+// Whether a reduction is better a main one than a tail: along the fast axis, since rows are read
+// along memory; and down columns, if what it folds is not stored too (as the gradient whose column
+// sum is that of a bias, which a library may do with its product), if its elements are few enough
+// to be unrolled (the windows of a pool), or its columns enough for each thread to fold its own,
+// without partial results to join. MANY: times those that keep the device busy when threads share a
+// column.
 static bool better_main(const tni_limits *limits, const tni_unit *u, uint32_t mask, uint32_t fast)
 {
     enum { MANY = 64 };
@@ -159,10 +162,10 @@ static bool better_main(const tni_limits *limits, const tni_unit *u, uint32_t ma
            (limits->lanes && tni_points(u, tni_all_axes(u) & ~mask) / MANY >= limits->lanes);
 }
 
-// Tries the current choice first, so that a unit keeps it while seeds join. Then for each of the first
-// reductions the axes it folds and their complement, the better one first. Last, the axes along which a
-// seed does not move: it is one value per row. Eight candidates at most, since a unit has few
-// different reductions.
+// Tries the current choice first, so that a unit keeps it while seeds join. Then for each of the
+// first reductions the axes it folds and their complement, the better one first. Last, the axes
+// along which a seed does not move: it is one value per row. Eight candidates at most, since a unit
+// has few different reductions.
 bool tni_find_reduced_axes(tni_fusion *f, tni_unit *u)
 {
     uint32_t all = tni_all_axes(u), fast = fast_axis(u), tried[8];

@@ -1,7 +1,7 @@
 // Builds the plan of a graph: tni_plan_build is where planning starts.
 //
-// 1. decide.c and fuse.c: how each item is computed, and what shares a kernel. The result is a list of
-//    units, each one kernel or one call.
+// 1. decide.c and fuse.c: how each item is computed, and what shares a kernel. The result is a list
+//    of units, each one kernel or one call.
 // 2. order_units.c: the order of the units; each kernel unit becomes a kernel (make_kernel.c,
 //    unroll.c).
 // 3. offer_epilogues.c: a library call and the kernel that reads its result become one step, if the
@@ -10,8 +10,9 @@
 // 5. memory.c: where every value is stored.
 // 6. planned_calls.c: the calls, described by shapes and strides.
 //
-// A plan depends on the key of the graph (key.c), the limits of the device and the partitions and choices of the
-// items (split.c, choices.c), and on nothing else, so that the cache may use it for every graph with that key.
+// A plan depends on the key of the graph (key.c), the limits of the device and the partitions and
+// choices of the items (split.c, choices.c), and on nothing else, so that the cache may use it for
+// every graph with that key.
 #include "plan/fuse.h"
 
 // Frees the kernels and steps of a plan, which may then be planned anew.
@@ -57,9 +58,9 @@ static bool step_by_unit(tni_graph *g, tni_plan *p, const tni_limits *limits, bo
     return ok;
 }
 
-// Finds the steps of a plan, op by op if fusion fails. Two units may each need a result of the other
-// by way of merges that the bounded search for cycles did not see, or a kernel may break a rule of
-// kernel.h; op by op has neither problem, so an evaluation never fails because of fusion.
+// Finds the steps of a plan, op by op if fusion fails. Two units may each need a result of the
+// other by way of merges that the bounded search for cycles did not see, or a kernel may break a
+// rule of kernel.h; op by op has neither problem, so an evaluation never fails because of fusion.
 static bool find_steps(tni_graph *g, tni_plan *p, const tni_limits *limits)
 {
     tni_limits by_op = *limits;

@@ -30,8 +30,8 @@ static uint64_t ops_hash(const tni_graph *g)
     return hash;
 }
 
-// Marks a plan and those it has the ops in common with as recurring: the program loops over sizes, so
-// each of them is worth compiling at its first run (engine/prepare.c).
+// Marks a plan and those it has the ops in common with as recurring: the program loops over sizes,
+// so each of them is worth compiling at its first run (engine/prepare.c).
 static void mark_recurring(tni_plans *c, tni_plan *p)
 {
     for (int i = 0; i < c->count; i++)
@@ -54,7 +54,8 @@ static void keep_plan(tni_plans *c, tni_heap *h, tni_plan *p)
     c->hash[at] = p->hash;
 }
 
-// Gives the items of a graph the choices that were measured for its key on this chip, if there are any, and returns them.
+// Gives the items of a graph the choices that were measured for its key on this chip, if there are
+// any, and returns them.
 static tni_choices choose_winner(tni_graph *g, const tni_limits *limits, const char *key,
                                  size_t bytes)
 {
@@ -131,7 +132,8 @@ void tni_plans_replace(tni_plans *c, tni_heap *h, tni_plan *old, tni_plan *bette
     tni_plan_free(h, old);
 }
 
-// Without a key it is equal to no graph. At most a quarter of the plans, so that others still find room.
+// Without a key it is equal to no graph. At most a quarter of the plans, so that others still find
+// room.
 bool tni_plans_pin(tni_plans *c, tni_plan *p)
 {
     int pinned = 0, at = -1;

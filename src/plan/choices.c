@@ -1,14 +1,18 @@
-// Choices: what the planner decides about single values, and measuring may choose otherwise (inspect/tune_plan.c).
+// Choices: what the planner decides about single values, and measuring may choose otherwise
+// (inspect/tune_plan.c).
 //
-// A choice is of a kind and about a value (kernel/tuning.h). decide.c, fuse.c, axes.c, offer_epilogues.c and pad_rows.c look at the choices
-// of an item where they would decide by a rule, and note in `could` where they decided by one that measuring may doubt. All
-// choices keep a plan right: they only move the border between kernels, or say where a value is stored.
+// A choice is of a kind and about a value (kernel/tuning.h). decide.c, fuse.c, axes.c,
+// offer_epilogues.c and pad_rows.c look at the choices of an item where they would decide by a
+// rule, and note in `could` where they decided by one that measuring may doubt. All choices keep a
+// plan right: they only move the border between kernels, or say where a value is stored.
 //
-// Values are named by a hash of what they are and of what they are made from, two ops deep. So one choice is about the same value of
-// every layer of a network, whose layers are alike: each of them alone would make less of a difference than times
-// vary. Values that have one hash and are not alike get the choice as well, and the plan is measured with it.
+// Values are named by a hash of what they are and of what they are made from, two ops deep. So one
+// choice is about the same value of every layer of a network, whose layers are alike: each of them
+// alone would make less of a difference than times vary. Values that have one hash and are not
+// alike get the choice as well, and the plan is measured with it.
 //
-// For softmax(x + b) with rows that are too long for registers, in which each loop computes the sum again,
+// For softmax(x + b) with rows that are too long for registers, in which each loop computes the sum
+// again,
 //
 //   store at add    x + b is computed once and stored, and softmax reads it
 //   cut at max      the rows' maxima are made by a kernel, and the rest by another
@@ -76,8 +80,8 @@ void tni_choose(tni_graph *g, const tni_choices *c)
 
 // ---- alternatives ------------------------------------------------------------------------------
 
-// A list being made, and by item: the bytes that the steps move which make or read it, how many kernels compute it, and the
-// last of these.
+// A list being made, and by item: the bytes that the steps move which make or read it, how many
+// kernels compute it, and the last of these.
 typedef struct {
     const tni_graph *g;
     tni_alternative *list;
@@ -133,7 +137,8 @@ static void count_kernels(listing *l, const tni_plan *p)
     }
 }
 
-// Lists where a kernel could end: where it is cut best if its registers spill, and behind each fold that it goes on from.
+// Lists where a kernel could end: where it is cut best if its registers spill, and behind each fold
+// that it goes on from.
 static void list_cuts(listing *l, const tni_planned_kernel *k)
 {
     int32_t best = tni_best_cut(l->g, k);
@@ -148,8 +153,9 @@ static void list_cuts(listing *l, const tni_planned_kernel *k)
 _Static_assert(TNI_CHOICE_FEWER == TNI_CHOICE_OTHER + 1 && TNI_CHOICE_MORE == TNI_CHOICE_OTHER + 2,
                "choices of calls are in the order of tni_otherwise");
 
-// Lists what a call could do otherwise: by another method of the device, or in other parts. FLOPS_A_BYTE: what a processor computes in the time in which it moves
-// one; products take longer than what they move.
+// Lists what a call could do otherwise: by another method of the device, or in other parts.
+// FLOPS_A_BYTE: what a processor computes in the time in which it moves one; products take longer
+// than what they move.
 static void list_method(listing *l, const tni_limits *limits, int32_t item)
 {
     enum { FLOPS_A_BYTE = 8 };
@@ -164,8 +170,8 @@ static void list_method(listing *l, const tni_limits *limits, int32_t item)
                             (int64_t)(tni_node_flops(n) / FLOPS_A_BYTE));
 }
 
-// Lists what can be told from the steps of a plan: where kernels could end, calls could have no epilogue, or use another
-// method.
+// Lists what can be told from the steps of a plan: where kernels could end, calls could have no
+// epilogue, or use another method.
 static void list_by_steps(listing *l, const tni_limits *limits, const tni_plan *p)
 {
     for (size_t t = 0; t < p->steps; t++) {
@@ -194,7 +200,8 @@ static void list_by_values(listing *l, const tni_fusion *f, const tni_plan *p)
     }
 }
 
-// The most bytes first; of equal ones the first item, so that the order does not depend on the sort.
+// The most bytes first; of equal ones the first item, so that the order does not depend on the
+// sort.
 static int by_bytes(const void *a, const void *b)
 {
     const tni_alternative *x = a, *y = b;

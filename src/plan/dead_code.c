@@ -1,11 +1,11 @@
-// Dead code: removes values of a unit that are no longer read, which simplification leaves behind, and
-// moves the rest up under new numbers.
+// Dead code: removes values of a unit that are no longer read, which simplification leaves behind,
+// and moves the rest up under new numbers.
 #include "plan/simplify.h"
 
 #include <string.h>
 
-// Which values, accesses and numbers of a unit are read, and the new number of each. Arrays are valid
-// up to the counts of the unit.
+// Which values, accesses and numbers of a unit are read, and the new number of each. Arrays are
+// valid up to the counts of the unit.
 typedef struct {
     bool    value[TNI_MAX_INS], source[TNI_MAX_ACCESSES], number[TNI_MAX_NUMBERS];
     int16_t to_value[TNI_MAX_INS], to_source[TNI_MAX_ACCESSES], to_number[TNI_MAX_NUMBERS];
@@ -25,8 +25,8 @@ static void mark_read(bool *read, int at)
 
 // Marks everything that a read value reads, from the last value down to number `values`. A CHECK
 // always counts as read: an index out of range must be reported even if the value it selects is not
-// needed. The guard of an item's value counts as read because lowering finds the value again by it. A
-// random op has two numbers, one after the other.
+// needed. The guard of an item's value counts as read because lowering finds the value again by it.
+// A random op has two numbers, one after the other.
 static void mark_reads(const tni_unit *u, size_t values, liveness *c)
 {
     for (size_t k = u->values; k-- > values;) {
@@ -60,8 +60,8 @@ static int16_t renumbered(const int16_t *to, int at)
     return (int16_t)(at < 0 ? at : to[at]);
 }
 
-// Moves value k to its new place and renumbers its operands. Places only move down, and in order, so
-// nothing is overwritten before it has moved.
+// Moves value k to its new place and renumbers its operands. Places only move down, and in order,
+// so nothing is overwritten before it has moved.
 static void move_live_value(tni_unit *u, size_t k, const liveness *c)
 {
     tni_lowered *v = &u->value[c->to_value[k]];
@@ -76,8 +76,8 @@ static void move_live_value(tni_unit *u, size_t k, const liveness *c)
 }
 
 // Removes unread values from number `values` on, with accesses from `sources` and numbers from
-// `numbers` on. All before those were there before the current seed and stay, so that a failed try can
-// cut the lists back.
+// `numbers` on. All before those were there before the current seed and stay, so that a failed try
+// can cut the lists back.
 static void drop_dead(tni_unit *u, size_t values, size_t sources, size_t numbers, liveness *c)
 {
     mark_reads(u, values, c);

@@ -2,11 +2,12 @@
 //
 // tni_decide_items makes passes, because an item's readers come after it:
 //
-// 1. the kind that the op itself allows; its level; who reads it, and the vetoes (never_inline) of readers
-//    that can only load it
+// 1. the kind that the op itself allows; its level; who reads it, and the vetoes (never_inline) of
+//    readers that can only load it
 // 2. an assignment that shares memory and is stored makes its source stored
-// 3. the costs that inlining would bring its readers; an item that is costly with several readers is
-//    vetoed before those count it, so they count one load; and the vetoes of readers that grow too large
+// 3. the costs that inlining would bring its readers; an item that is costly with several readers
+//    is vetoed before those count it, so they count one load; and the vetoes of readers that grow
+//    too large
 // 4. sums with a closed form become inlined
 // 5. inlined items that are vetoed become seeds
 //
@@ -18,8 +19,8 @@
 //   sub, exp         inlined  cheap enough for two readers
 //   mul              seed     the result, which is stored
 //
-// An item that is in_memory for another reason than these (a call or another unit reads it) is marked
-// later, by order_units.c, when units are known.
+// An item that is in_memory for another reason than these (a call or another unit reads it) is
+// marked later, by order_units.c, when units are known.
 #include "plan/fuse.h"
 
 #include "kernel/thresholds.h"
@@ -50,7 +51,8 @@ static bool is_free(const tni_node *n)
     return fuse_kind(n) == TNI_FUSE_NUMBER || fuse_kind(n) == TNI_FUSE_IOTA;
 }
 
-// A concat of more sources is copied by a call: in a kernel each source is a branch for every element.
+// A concat of more sources is copied by a call: in a kernel each source is a branch for every
+// element.
 bool tni_can_inline(const tni_node *n)
 {
     switch (fuse_kind(n)) {
@@ -131,9 +133,9 @@ static bool is_piecewise(const tni_node *n)
 }
 
 // Whether n can compute the elements that it reads through src from base, whose decision is y. In a
-// pad or a concat the value would also be computed, under a guard, at points where it does not exist:
-// there is no index to check and no number to draw; and if values are inspected, its NaNs could not be
-// told from real ones.
+// pad or a concat the value would also be computed, under a guard, at points where it does not
+// exist: there is no index to check and no number to draw; and if values are inspected, its NaNs
+// could not be told from real ones.
 static bool can_inline_into(const tni_fusion *f, const tni_node *n, const tni_node *src,
                             const tni_node *base, const tni_decision *y)
 {
@@ -159,16 +161,17 @@ static tni_item_kind kind_by_op(const tni_item *it)
     return TNI_AS_INLINED;
 }
 
-// Whether n would compute elements of y several times (it goes over at least twice as many points), or
-// where they do not exist.
+// Whether n would compute elements of y several times (it goes over at least twice as many points),
+// or where they do not exist.
 static bool recomputes(const tni_node *n, const tni_node *y)
 {
     const tni_node *over = can_reduce(n) ? n->src[0] : n;
     return is_piecewise(n) || tni_node_count(over) >= 2 * tni_node_count(y);
 }
 
-// Whether y has few elements, of which n would compute each for thousands of points, as batch norm has factors for
-// each channel: a device with many lanes waits for what they are made from in every one of them.
+// Whether y has few elements, of which n would compute each for thousands of points, as batch norm
+// has factors for each channel: a device with many lanes waits for what they are made from in every
+// one of them.
 static bool is_few_for_many(const tni_fusion *f, const tni_node *n, const tni_node *y,
                             const tni_decision *x)
 {
@@ -178,8 +181,8 @@ static bool is_few_for_many(const tni_fusion *f, const tni_node *n, const tni_no
            tni_node_count(over) >= few * TNI_MANY_FOLDED;
 }
 
-// Source s of an item as the planner sees it: the item whose elements it reads (base), and the one that
-// computes them (at, decision y); -1 and NULL if it is an input.
+// Source s of an item as the planner sees it: the item whose elements it reads (base), and the one
+// that computes them (at, decision y); -1 and NULL if it is an input.
 typedef struct {
     tni_node     *src;
     int32_t       base, at;
@@ -205,16 +208,16 @@ static bool joins_kernel(const tni_decision *x)
     return x->kind == TNI_AS_INLINED || x->kind == TNI_AS_SEED;
 }
 
-// Whether a pad has rows so short that a device without lanes is slow at them: what reads it goes over each row by
-// itself, where the rows of a value in memory that lie behind each other are one.
+// Whether a pad has rows so short that a device without lanes is slow at them: what reads it goes
+// over each row by itself, where the rows of a value in memory that lie behind each other are one.
 static bool pads_short_rows(const tni_fusion *f, const tni_node *n)
 {
     return !f->limits->lanes && fuse_kind(n) == TNI_FUSE_PAD && adds_points(n) && n->rank > 1 &&
            n->size[n->rank - 1] < TNI_SHORT_ROW;
 }
 
-// Stores a pad of short rows that a fold of many of them reads, by a kernel of its own; a map hands it on to its own
-// readers.
+// Stores a pad of short rows that a fold of many of them reads, by a kernel of its own; a map hands
+// it on to its own readers.
 static void find_short_pad(tni_fusion *f, const tni_node *n, tni_decision *x, const tni_decision *y)
 {
     enum { MANY = TNI_SHORT_ROW * TNI_SHORT_ROW };
@@ -225,8 +228,8 @@ static void find_short_pad(tni_fusion *f, const tni_node *n, tni_decision *x, co
     pad->never_inline = pad->own_unit = true;
 }
 
-// Counts a reader of y. Readers of one level may share a kernel, which computes y once; those of another
-// level cannot.
+// Counts a reader of y. Readers of one level may share a kernel, which computes y once; those of
+// another level cannot.
 static void count_reader(tni_decision *y, const tni_decision *reader, int op)
 {
     if (!y->uses || y->last_level != reader->level) y->levels++;
@@ -235,14 +238,15 @@ static void count_reader(tni_decision *y, const tni_decision *reader, int op)
     if (tni_is_activation(op)) y->activation = (uint8_t)op;
 }
 
-// Returns the level of what reads an item: a kernel that was chosen to end with it ends what can be one kernel, as a call does.
+// Returns the level of what reads an item: a kernel that was chosen to end with it ends what can be
+// one kernel, as a call does.
 static int32_t level_behind(const tni_fusion *f, int32_t at)
 {
     return f->decision[at].level + tni_is_chosen(f, at, TNI_CHOICE_CUT);
 }
 
-// First pass for item i: its level; and for each source that it is read, by an activation perhaps, and
-// whether it can only be loaded here: if n is no kernel, or its elements cannot be expressed.
+// First pass for item i: its level; and for each source that it is read, by an activation perhaps,
+// and whether it can only be loaded here: if n is no kernel, or its elements cannot be expressed.
 static void find_readers_of_sources(tni_fusion *f, size_t i)
 {
     tni_graph    *g  = f->g;
@@ -261,7 +265,8 @@ static void find_readers_of_sources(tni_fusion *f, size_t i)
         if (!q.y) continue;
         count_reader(q.y, x, n->op);
         if (tni_is_number(g->item[q.at].n->op) && joins_kernel(x)) continue;
-        // What is computed again reads what the forward pass kept for it, not what that was made from.
+        // What is computed again reads what the forward pass kept for it, not what that was made
+        // from.
         if (n->again && !is_free(g->item[q.at].n) && !tni_same_pass(n, g->item[q.at].n))
             q.y->never_inline = true;
         if (is_inlined_so_far(q.y) &&
@@ -290,9 +295,9 @@ static void find_last_levels(tni_fusion *f)
     }
 }
 
-// What it takes to compute an item: the items that are inlined into it, each once, since a kernel has one
-// value for them all, and what they load, over its points. Items and loads at other places than the
-// item's own are other values, and are counted again.
+// What it takes to compute an item: the items that are inlined into it, each once, since a kernel
+// has one value for them all, and what they load, over its points. Items and loads at other places
+// than the item's own are other values, and are counted again.
 typedef struct {
     int32_t         item[TNI_TALLY];
     const tni_node *read[TNI_TALLY];
@@ -301,15 +306,17 @@ typedef struct {
     int64_t         read_bytes, points;
 } tally;
 
-// An item to be added to a tally, whether it is read at other places than the tally's own, and at how many at most.
+// An item to be added to a tally, whether it is read at other places than the tally's own, and at
+// how many at most.
 typedef struct {
     int32_t at;
     bool    moved;
     int64_t places;
 } to_count;
 
-// Adds a load. A value of which each element is loaded for many points (a bias, the statistic of a row) is
-// in cache: it moves its own bytes, or those of the places at which it is read, and is no load that counts.
+// Adds a load. A value of which each element is loaded for many points (a bias, the statistic of a
+// row) is in cache: it moves its own bytes, or those of the places at which it is read, and is no
+// load that counts.
 static void add_read(const tni_fusion *f, tally *t, tni_node *src, bool moved, int64_t places)
 {
     int64_t skip, count = tni_node_count(src), own = tni_node_count(tni_node_base(src, &skip));
@@ -337,8 +344,8 @@ static bool add_item(const tni_fusion *f, tally *t, int32_t at, bool moved)
     return true;
 }
 
-// Returns at how many places of its base a source is read: an axis along which it is repeated adds none. So the first
-// row of a value, read for all of its rows, is one row.
+// Returns at how many places of its base a source is read: an axis along which it is repeated adds
+// none. So the first row of a value, read for all of its rows, is one row.
 static int64_t places_of(const tni_node *src)
 {
     tni_view v = tni_node_layout(src);
@@ -365,8 +372,8 @@ static bool add_source(tni_fusion *f, tally *t, to_count x, uint32_t s, to_count
     return true;
 }
 
-// Adds what is inlined for source s of item i, down to what is loaded. Stops where the tally is beyond all
-// limits; whatever it has then, it is too much.
+// Adds what is inlined for source s of item i, down to what is loaded. Stops where the tally is
+// beyond all limits; whatever it has then, it is too much.
 static void add_inlined(tni_fusion *f, tally *t, size_t i, uint32_t s)
 {
     to_count left[TNI_TALLY];
@@ -381,17 +388,17 @@ static void add_inlined(tni_fusion *f, tally *t, size_t i, uint32_t s)
     if (count) t->ops = TNI_TALLY + 1;
 }
 
-// Whether all that counts of what an item is made from is one value that is in memory for as long as the
-// item is read: then storing the item gains neither memory nor, mostly, a load.
+// Whether all that counts of what an item is made from is one value that is in memory for as long
+// as the item is read: then storing the item gains neither memory nor, mostly, a load.
 static bool is_made_from_kept(const tni_fusion *f, const tni_decision *x, const tally *t)
 {
     int32_t at = t->reads == 1 ? tni_base_of(f->g, t->counted) : -1;
     return t->reads < 1 || (t->reads == 1 && (at < 0 || f->decision[at].until >= x->until));
 }
 
-// Third pass for item i: its costs and loads. A source is vetoed if a costly value would be computed
-// repeatedly, or if the item would grow beyond the limits of what one reader takes in (TNI_READER_COST,
-// TNI_READER_READS).
+// Third pass for item i: its costs and loads. A source is vetoed if a costly value would be
+// computed repeatedly, or if the item would grow beyond the limits of what one reader takes in
+// (TNI_READER_COST, TNI_READER_READS).
 static void add_costs(tni_fusion *f, size_t i)
 {
     tni_graph    *g = f->g;
@@ -420,8 +427,8 @@ static void add_costs(tni_fusion *f, size_t i)
     x->from_kept  = is_made_from_kept(f, x, &t);
 }
 
-// Whether the device computes an activation and also stores its input as the epilogue of a call. It is
-// asked with a bias as the example, before any kernel exists.
+// Whether the device computes an activation and also stores its input as the epilogue of a call. It
+// is asked with a bias as the example, before any kernel exists.
 static bool is_stored_input(const tni_fusion *f, const tni_node *call, int activation)
 {
     tni_arg   arg[TNI_OFFER_ARGS];
@@ -440,11 +447,11 @@ static bool is_stored_input(const tni_fusion *f, const tni_node *call, int activ
     return f->limits->takes(f->limits->session, &o);
 }
 
-// Whether item i, which an activation and its gradient read, should be stored instead of the library
-// result it is made from, as product + bias is stored instead of the product. Its readers load as much
-// either way; the device stores it with the call, as part of an epilogue; and no other reader needs the
-// product. Its other sources must be small (an eighth of it), since the epilogue adds nothing larger
-// than a bias.
+// Whether item i, which an activation and its gradient read, should be stored instead of the
+// library result it is made from, as product + bias is stored instead of the product. Its readers
+// load as much either way; the device stores it with the call, as part of an epilogue; and no other
+// reader needs the product. Its other sources must be small (an eighth of it), since the epilogue
+// adds nothing larger than a bias.
 static bool replaces_result(const tni_fusion *f, size_t i)
 {
     const tni_node *n = f->g->item[i].n, *call = NULL;
@@ -464,10 +471,10 @@ static bool replaces_result(const tni_fusion *f, size_t i)
     return call && is_stored_input(f, call, activation);
 }
 
-// Whether a value with several readers is better stored once than computed by each of them: it takes
-// many ops or loads, its readers together spend too much on it, or loading what it is made from in each
-// of them moves as many bytes as storing and loading it would. Readers of one level count as one, as far as
-// bytes go. A value with pieces is always costly.
+// Whether a value with several readers is better stored once than computed by each of them: it
+// takes many ops or loads, its readers together spend too much on it, or loading what it is made
+// from in each of them moves as many bytes as storing and loading it would. Readers of one level
+// count as one, as far as bytes go. A value with pieces is always costly.
 static bool is_costly(const tni_fusion *f, size_t i)
 {
     const tni_decision *x = &f->decision[i];
@@ -513,8 +520,8 @@ static tni_item_kind kind_of(const tni_fusion *f, const tni_item *it)
     return kind == TNI_AS_INLINED && !fuses && !tni_is_number(it->n->op) ? TNI_AS_SEED : kind;
 }
 
-// Returns the map that a kernel can store right into the rows of a concat, where source s is all of it, nothing else reads
-// it, and rows are whole axes of it; -1: there is none.
+// Returns the map that a kernel can store right into the rows of a concat, where source s is all of
+// it, nothing else reads it, and rows are whole axes of it; -1: there is none.
 static int32_t filling_map(const tni_fusion *f, const tni_node *concat, const tni_node *src)
 {
     tni_view v   = tni_node_layout(src);
@@ -529,9 +536,9 @@ static int32_t filling_map(const tni_fusion *f, const tni_node *concat, const tn
     return fits && free ? (int32_t)src->mark - 1 : -1;
 }
 
-// In the body of a loop a concat that is in memory, the gradient of a step's gates, is stored by the kernel that
-// computes its parts: one pass over them, and no branches by the column. Elsewhere parts are computed where the concat
-// is read, which saves a launch where they are cheap.
+// In the body of a loop a concat that is in memory, the gradient of a step's gates, is stored by
+// the kernel that computes its parts: one pass over them, and no branches by the column. Elsewhere
+// parts are computed where the concat is read, which saves a launch where they are cheap.
 static void fill_concats(tni_fusion *f)
 {
     tni_graph *g = f->g;
@@ -548,8 +555,8 @@ static void fill_concats(tni_fusion *f)
     }
 }
 
-// Makes the passes of the top. Level: an item that runs alone is one level above its sources, since a
-// call ends what can be one kernel.
+// Makes the passes of the top. Level: an item that runs alone is one level above its sources, since
+// a call ends what can be one kernel.
 void tni_decide_items(tni_fusion *f)
 {
     tni_graph *g = f->g;
@@ -583,7 +590,8 @@ void tni_decide_items(tni_fusion *f)
         tni_could_choose(f, (int32_t)i, TNI_CHOICE_INLINE);
         x->never_inline = !tni_is_chosen(f, (int32_t)i, TNI_CHOICE_INLINE);
     }
-    // A sum with a closed form is inlined, unless it has to be in memory, which the passes above settled.
+    // A sum with a closed form is inlined, unless it has to be in memory, which the passes above
+    // settled.
     for (size_t i = 0; i < g->count; i++) {
         tni_decision *x = &f->decision[i];
         if (x->kind != TNI_AS_SEED) continue;

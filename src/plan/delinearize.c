@@ -1,9 +1,9 @@
 // From an address to coordinates: which element of a value a point of a domain reads.
 //
-// A view says where elements are stored: offset + strides, in row-major positions of its base. Inside
-// a kernel the base may have no address, because it is computed there; then the same read has to be
-// written as coordinates of the base. Each stride is divided into steps along the base's axes,
-// outermost first:
+// A view says where elements are stored: offset + strides, in row-major positions of its base.
+// Inside a kernel the base may have no address, because it is computed there; then the same read
+// has to be written as coordinates of the base. Each stride is divided into steps along the base's
+// axes, outermost first:
 //
 //   base (4, 6), row-major strides (6, 1); a read with stride 7 moves one step along both axes: a diagonal
 //
@@ -13,9 +13,9 @@
 
 #include <string.h>
 
-// Writes a distance in row-major elements as steps along the axes of n, outermost first, as steps_of_distance of
-// a number whose bases are the axes. Axes of size 1 take no step. False if a step does not fit or
-// something is left over.
+// Writes a distance in row-major elements as steps along the axes of n, outermost first, as
+// steps_of_distance of a number whose bases are the axes. Axes of size 1 take no step. False if a
+// step does not fit or something is left over.
 static bool steps_of_distance(const tni_node *n, const int64_t *row, int64_t distance,
                               int64_t *step)
 {
@@ -31,8 +31,8 @@ static bool steps_of_distance(const tni_node *n, const int64_t *row, int64_t dis
 
 // Only points from `from` to `to` count: at others the value is guarded and may be anything, so the
 // start is worked out at `from` and shifted back to the origin afterwards. low and high collect the
-// extreme coordinates of those points, which must be inside the axes: else a step would have wrapped
-// into the next row.
+// extreme coordinates of those points, which must be inside the axes: else a step would have
+// wrapped into the next row.
 bool tni_delinearize(const tni_node *n, int64_t offset, const int64_t *stride, int naxes,
                      const int64_t *from, const int64_t *to, int64_t via_size, tni_coords *c)
 {

@@ -1,10 +1,10 @@
 // Fusion: which seeds share a kernel.
 //
-// In id order every seed is placed (place_seed). Candidates are, first, the kernel units that compute
-// a value the seed reads, then units that read the same values and were recorded nearby. The seed
-// joins the first candidate of its level that can take it, else it starts a unit. Then the other
-// candidates over the same axes are merged into its unit. For softmax,
-// e = exp(x - max(x)), y = e * (1 / sum(e)):
+// In id order every seed is placed (place_seed). Candidates are, first, the kernel units that
+// compute a value the seed reads, then units that read the same values and were recorded nearby.
+// The seed joins the first candidate of its level that can take it, else it starts a unit. Then the
+// other candidates over the same axes are merged into its unit. For softmax, e = exp(x - max(x)), y
+// = e * (1 / sum(e)):
 //
 //   max  seed      starts unit 0 over (rows, columns); columns are reduced
 //   sum  seed      reads max, which unit 0 computes: joins it; x, sub and exp are shared
@@ -21,13 +21,14 @@
 //   all axes        yes     no        it broadcasts the unit's values along new axes
 //   all axes        yes     yes       the same, permuted
 //
-// Each try lowers the seed into the unit (lower.c) and then checks what only the finished instructions
-// tell: buffers, instructions, cycles through other units, and whether some choice of reduced axes
-// makes it one kernel (axes.c). A failed try restores the unit.
+// Each try lowers the seed into the unit (lower.c) and then checks what only the finished
+// instructions tell: buffers, instructions, cycles through other units, and whether some choice of
+// reduced axes makes it one kernel (axes.c). A failed try restores the unit.
 //
-// Levels keep the search for cycles short. A unit's level counts the calls on the longest path to it;
-// units of one level can only depend on each other through kernels of that level, and only units of
-// one level join. A unit of a lower level may be raised by a merge if no third unit reads it.
+// Levels keep the search for cycles short. A unit's level counts the calls on the longest path to
+// it; units of one level can only depend on each other through kernels of that level, and only
+// units of one level join. A unit of a lower level may be raised by a merge if no third unit reads
+// it.
 #include "plan/fuse.h"
 
 #include "kernel/thresholds.h"
@@ -79,8 +80,8 @@ void tni_unit_drop_deps(tni_fusion *f, tni_unit *u, size_t deps)
     }
 }
 
-// Returns the level of a value: that of the unit that computes it, or of a call's result; one more if its kernel was chosen
-// to end with it.
+// Returns the level of a value: that of the unit that computes it, or of a call's result; one more
+// if its kernel was chosen to end with it.
 static int32_t level_of(const tni_fusion *f, int32_t item)
 {
     int32_t unit = unit_of(f, item), cut = tni_is_chosen(f, item, TNI_CHOICE_CUT);
@@ -89,16 +90,16 @@ static int32_t level_of(const tni_fusion *f, int32_t item)
 
 static bool join_seed(tni_fusion *f, tni_unit *u, int32_t i);
 
-// Whether a kernel can be written for an op that runs alone. Values that a concat joins are copied by
-// a call.
+// Whether a kernel can be written for an op that runs alone. Values that a concat joins are copied
+// by a call.
 static bool has_own_kernel(const tni_node *n)
 {
     if (tni_node_count(n) == 0 || tni_op_table[n->op].fuse == TNI_FUSE_CONCAT) return false;
     return tni_can_inline(n) || tni_op_table[n->op].fuse == TNI_FUSE_FOLD;
 }
 
-// Makes a unit for an item that runs alone: a kernel if one can be written, else a call. No other item
-// joins it, except that the other outputs of an op belong to its unit.
+// Makes a unit for an item that runs alone: a kernel if one can be written, else a call. No other
+// item joins it, except that the other outputs of an op belong to its unit.
 static void place_alone(tni_fusion *f, int32_t i)
 {
     tni_node *n     = f->g->item[i].n;
@@ -123,9 +124,9 @@ static void place_alone(tni_fusion *f, int32_t i)
     if (f->limits->kernels && has_own_kernel(n)) join_seed(f, u, i);
 }
 
-// Whether unit `late` depends on unit `early`. Searched backwards from late, only through units that
-// are not below early's level, since dependencies never lead to a higher level. The search gives up
-// after TNI_JOIN_VISITS units and then says yes: refusing to join is always right.
+// Whether unit `late` depends on unit `early`. Searched backwards from late, only through units
+// that are not below early's level, since dependencies never lead to a higher level. The search
+// gives up after TNI_JOIN_VISITS units and then says yes: refusing to join is always right.
 static bool comes_after(tni_fusion *f, uint32_t late, uint32_t early)
 {
     uint32_t stack[TNI_JOIN_VISITS];
@@ -145,8 +146,8 @@ static bool comes_after(tni_fusion *f, uint32_t late, uint32_t early)
     return false;
 }
 
-// Whether no unit that u depends on, from entry `from` of its list on and except `except`, depends on
-// u.
+// Whether no unit that u depends on, from entry `from` of its list on and except `except`, depends
+// on u.
 static bool no_cycle(tni_fusion *f, const tni_unit *u, size_t from, int32_t except)
 {
     for (size_t k = from; k < u->deps; k++) {
@@ -198,8 +199,8 @@ static int domain_of(const tni_fusion *f, int32_t i, int *axis, int64_t *size)
     return count;
 }
 
-// Returns the first axis of the unit, from `from` on, that is allowed and has the size; naxes if there
-// is none.
+// Returns the first axis of the unit, from `from` on, that is allowed and has the size; naxes if
+// there is none.
 static int free_axis(const tni_unit *u, int from, int64_t size, uint32_t allowed)
 {
     int k = from;
@@ -207,8 +208,8 @@ static int free_axis(const tni_unit *u, int from, int64_t size, uint32_t allowed
     return k;
 }
 
-// Returns neighbouring axes of the unit, from `from` on and allowed, whose product is the size; 0 if
-// there are none.
+// Returns neighbouring axes of the unit, from `from` on and allowed, whose product is the size; 0
+// if there are none.
 static uint32_t free_run(const tni_unit *u, int from, int64_t size, uint32_t allowed)
 {
     for (int first = from; first + 1 < u->naxes && size <= INT32_MAX; first++) {
@@ -275,8 +276,8 @@ static bool fits_limits(const tni_fusion *f, const tni_unit *u)
            u->values + 2 * u->seeds <= TNI_MAX_INS;
 }
 
-// Whether two units together may have few enough buffers. A value that both load is counted for neither:
-// join_on counts exactly, and this only saves hopeless tries.
+// Whether two units together may have few enough buffers. A value that both load is counted for
+// neither: join_on counts exactly, and this only saves hopeless tries.
 static bool fit_buffers(const tni_fusion *f, const tni_unit *u, const tni_unit *v)
 {
     size_t count = u->seeds + v->seeds + own_loads(f, u, v) + own_loads(f, v, u);
@@ -284,8 +285,8 @@ static bool fit_buffers(const tni_fusion *f, const tni_unit *u, const tni_unit *
 }
 
 // Makes one try to add seed i to u, along allowed axes: see the top of this file. With extend, new
-// axes must come in addition to all old ones: a seed over other axes would make a domain of all pairs
-// of elements.
+// axes must come in addition to all old ones: a seed over other axes would make a domain of all
+// pairs of elements.
 static bool join_on(tni_fusion *f, tni_unit *u, int32_t i, uint32_t allowed, bool extend,
                     bool permuted)
 {
@@ -300,7 +301,8 @@ static bool join_on(tni_fusion *f, tni_unit *u, int32_t i, uint32_t allowed, boo
         align[axis[j]] = on[j];
         used |= on[j];
     }
-    // A seed that uses only some old axes and new ones would make a domain of all pairs of elements.
+    // A seed that uses only some old axes and new ones would make a domain of all pairs of
+    // elements.
     if (extend) ok = ok && u->naxes > old && used == (1u << u->naxes) - 1;
     ok = ok && tni_lower_seed(f, u, i, align) && fits_limits(f, u) &&
          no_cycle(f, u, m.deps, u->into) && tni_find_reduced_axes(f, u);
@@ -375,8 +377,8 @@ static bool ends_by_choice(const tni_fusion *f, const tni_unit *u)
     return false;
 }
 
-// Whether two units may become one. Of one level: neither may depend on the other by way of a third.
-// If v's level is lower, u must be its only reader: v then simply runs later.
+// Whether two units may become one. Of one level: neither may depend on the other by way of a
+// third. If v's level is lower, u must be its only reader: v then simply runs later.
 static bool can_merge(tni_fusion *f, tni_unit *u, tni_unit *v)
 {
     if (was_refused(u, v->into) || !fit_buffers(f, u, v)) return false;
@@ -389,9 +391,9 @@ static bool can_merge(tni_fusion *f, tni_unit *u, tni_unit *v)
            is_independent(f, u, v->into) && is_independent(f, v, u->into);
 }
 
-// Makes one unit of two, by lowering all their seeds into a new one in id order, since each may have
-// read from memory what the other computes. If that fails, both are as before, and the refusal is
-// remembered.
+// Makes one unit of two, by lowering all their seeds into a new one in id order, since each may
+// have read from memory what the other computes. If that fails, both are as before, and the refusal
+// is remembered.
 static bool merge_units(tni_fusion *f, int32_t into, int32_t from)
 {
     tni_heap *h = &f->g->cx->heap;
@@ -426,8 +428,8 @@ static bool merge_units(tni_fusion *f, int32_t into, int32_t from)
 
 // ---- candidates --------------------------------------------------------------------------------
 
-// The units that a seed may join, best first: the first `read` of them compute values that it reads, the
-// rest only read the same values.
+// The units that a seed may join, best first: the first `read` of them compute values that it
+// reads, the rest only read the same values.
 typedef struct {
     int32_t unit[TNI_JOIN_UNITS];
     int     count, read;
@@ -443,8 +445,8 @@ static void add_candidate(const tni_fusion *f, candidates *c, int32_t unit, int3
     if (c->count < TNI_JOIN_UNITS) c->unit[c->count++] = unit;
 }
 
-// A short list of items, each once. Entries beyond 64 are dropped: the lists only guide the search for
-// candidates, and raise_level takes account of it where a dropped entry would matter.
+// A short list of items, each once. Entries beyond 64 are dropped: the lists only guide the search
+// for candidates, and raise_level takes account of it where a dropped entry would matter.
 typedef struct {
     int32_t item[64];
     int     count;
@@ -457,8 +459,8 @@ static void list_once(item_list *w, int32_t at)
     if (w->count < (int)(sizeof w->item / sizeof *w->item)) w->item[w->count++] = at;
 }
 
-// Raises the level of seed i to that of everything it reads, which merges may have raised since it was
-// decided. If the list of what is inlined into it was cut, it comes after all units.
+// Raises the level of seed i to that of everything it reads, which merges may have raised since it
+// was decided. If the list of what is inlined into it was cut, it comes after all units.
 static void raise_level(tni_fusion *f, int32_t i, const item_list *w, int32_t level)
 {
     if (w->count == (int)(sizeof w->item / sizeof *w->item))  // there may be more
@@ -468,9 +470,9 @@ static void raise_level(tni_fusion *f, int32_t i, const item_list *w, int32_t le
 }
 
 // Finds the units that seed i may join. Walks everything that is inlined into the seed down to the
-// values it loads: the units that compute those come first, then the units that loaded the same values
-// last, if they were recorded within TNI_JOIN_NEAR of it. reads gets the places it loads, for the next
-// seeds.
+// values it loads: the units that compute those come first, then the units that loaded the same
+// values last, if they were recorded within TNI_JOIN_NEAR of it. reads gets the places it loads,
+// for the next seeds.
 static void find_candidates(tni_fusion *f, int32_t i, candidates *c, item_list *reads)
 {
     item_list w     = { { i }, 1 };
@@ -522,8 +524,9 @@ static bool are_axes_of(const tni_unit *u, int n, const int64_t *size)
     return true;
 }
 
-// Whether a seed goes over all of a unit's axes. A seed over fewer axes that reads none of the unit's
-// values would gain nothing, and would bind the unit to its reduced axes: a count per row, say.
+// Whether a seed goes over all of a unit's axes. A seed over fewer axes that reads none of the
+// unit's values would gain nothing, and would bind the unit to its reduced axes: a count per row,
+// say.
 static bool same_domain(const tni_fusion *f, const tni_unit *u, int32_t i)
 {
     int     axis[TN_MAX_RANK];
@@ -536,9 +539,10 @@ static bool same_axes(const tni_unit *u, const tni_unit *v)
     return are_axes_of(u, v->naxes, v->size);
 }
 
-// Whether seed i may join unit u: kernels that were split stay split (split.c), what is computed again for
-// a backward pass stays apart from the forward pass and from the rest, and copies of weights stay apart from
-// what reads them: a later step finds them in memory, and has to compute the same bits by the same kernels.
+// Whether seed i may join unit u: kernels that were split stay split (split.c), what is computed
+// again for a backward pass stays apart from the forward pass and from the rest, and copies of
+// weights stay apart from what reads them: a later step finds them in memory, and has to compute
+// the same bits by the same kernels.
 static bool same_partition(const tni_fusion *f, const tni_unit *u, int32_t i)
 {
     const tni_item *a = &f->g->item[u->seed[0]], *b = &f->g->item[i];
@@ -559,8 +563,8 @@ static void store_after_all(tni_fusion *f, int32_t i)
     else place_seed(f, i);
 }
 
-// Runs a seed alone that cannot be written as a kernel. Everything that would have been inlined into
-// it is stored first; that may end here again, but goes no deeper than values are inlined.
+// Runs a seed alone that cannot be written as a kernel. Everything that would have been inlined
+// into it is stored first; that may end here again, but goes no deeper than values are inlined.
 static void leave_alone(tni_fusion *f, int32_t i)
 {
     tni_node *n         = f->g->item[i].n;
@@ -573,8 +577,8 @@ static void leave_alone(tni_fusion *f, int32_t i)
     place_alone(f, i);
 }
 
-// Puts seed i into a unit: a candidate of its level, or a new one; then merges the candidates over the
-// same axes into that. Units that only read the same values must also have the same domain.
+// Puts seed i into a unit: a candidate of its level, or a new one; then merges the candidates over
+// the same axes into that. Units that only read the same values must also have the same domain.
 static void place_seed(tni_fusion *f, int32_t i)
 {
     candidates c     = { .count = 0 };
@@ -629,9 +633,9 @@ static int64_t loaded_bytes(const tni_fusion *f, const tni_unit *u)
     return sum;
 }
 
-// Whether unit u, which loads item `at`, may compute it instead: a cheap map that stays in memory all
-// the same, since another unit reads it there. Values that many points share, as the factors of channels,
-// are loaded from cache. Kernels that were split stay split.
+// Whether unit u, which loads item `at`, may compute it instead: a cheap map that stays in memory
+// all the same, since another unit reads it there. Values that many points share, as the factors of
+// channels, are loaded from cache. Kernels that were split stay split.
 static bool may_compute(const tni_fusion *f, const tni_unit *u, int32_t at, const uint32_t *readers)
 {
     const tni_decision *x = &f->decision[at];
@@ -645,8 +649,8 @@ static bool may_compute(const tni_fusion *f, const tni_unit *u, int32_t at, cons
            x->cost <= TNI_AGAIN_COST * (int64_t)f->limits->element_size((tn_dtype)a->n->dtype);
 }
 
-// Writes a unit anew, with item `at` computed in it where it was loaded. It stays as it was unless it
-// then loads fewer bytes: what the item is made from is loaded in any case, or small.
+// Writes a unit anew, with item `at` computed in it where it was loaded. It stays as it was unless
+// it then loads fewer bytes: what the item is made from is loaded in any case, or small.
 static bool compute_instead(tni_fusion *f, tni_unit *u, int32_t at)
 {
     tni_heap *h    = &f->g->cx->heap;
@@ -669,7 +673,8 @@ static bool compute_instead(tni_fusion *f, tni_unit *u, int32_t at)
     return false;
 }
 
-// Returns the item that source k of a unit reads from memory; -1 if none, or if one before reads it too.
+// Returns the item that source k of a unit reads from memory; -1 if none, or if one before reads it
+// too.
 static int32_t loaded_item(const tni_fusion *f, const tni_unit *u, size_t k)
 {
     const tni_access_binding *s = &u->source[k];
@@ -698,8 +703,8 @@ static void count_unit_readers(const tni_fusion *f, uint32_t *readers)
 }
 
 // The gradient of relu(norm(x)) reads x, and relu(norm(x)) to see where it is above 0: that follows
-// from x and what the norm has for each channel. A device with many lanes computes it faster than it
-// loads it.
+// from x and what the norm has for each channel. A device with many lanes computes it faster than
+// it loads it.
 static void compute_loads_again(tni_fusion *f)
 {
     // One large value less is worth several small ones, such as factors of channels.

@@ -7,10 +7,10 @@
 //   seed     a reduction, or a value that is in memory: what a kernel is built around
 //   alone    a unit of its own: a call of the device, or a kernel of one op
 //
-// fuse.c puts the seeds into units. lower.c writes a seed, with everything inlined into it, as instructions
-// of a unit; axes.c finds which axes of a unit are reduced; order_units.c orders the units; make_kernel.c
-// makes the kernel. A context that runs op by op takes the same way with nothing joined: every item but
-// numbers is a seed, and every seed a unit.
+// fuse.c puts the seeds into units. lower.c writes a seed, with everything inlined into it, as
+// instructions of a unit; axes.c finds which axes of a unit are reduced; order_units.c orders the
+// units; make_kernel.c makes the kernel. A context that runs op by op takes the same way with
+// nothing joined: every item but numbers is a seed, and every seed a unit.
 #ifndef TNI_PLAN_FUSE_H
 #define TNI_PLAN_FUSE_H
 
@@ -19,8 +19,8 @@
 // Which element of a value is meant at a point of a unit's domain. Coordinate j of the element is
 //   start[j] + sum over axes k of step[j][k] * (coordinate of the point along axis k)
 //            + step[j][TNI_AXES] * (value of instruction via), if via is one (a gather's index).
-// So a transposed, sliced or broadcast read is other steps of the same value. A read for which no such
-// sums exist (most reshapes of strided views) needs its source in memory.
+// So a transposed, sliced or broadcast read is other steps of the same value. A read for which no
+// such sums exist (most reshapes of strided views) needs its source in memory.
 typedef struct {
     int64_t start[TN_MAX_RANK];
     int32_t step[TN_MAX_RANK][TNI_AXES + 1];
@@ -28,8 +28,8 @@ typedef struct {
 } tni_coords;
 
 // A value of a unit: an instruction of the kernel to be, and what it stands for.
-// Invariant: operands are values before it; axes is the union of its operands' axes and of those along
-// which its access moves, less mask.
+// Invariant: operands are values before it; axes is the union of its operands' axes and of those
+// along which its access moves, less mask.
 typedef struct {
     tni_ins    ins;
     int32_t    item;    // the item whose value it is, at coords; -1: a helper
@@ -42,10 +42,11 @@ typedef struct {
     tni_coords coords;
 } tni_lowered;
 
-// A unit: a kernel being written, or an item that runs alone (item >= 0), by a kernel if it has values,
-// else by a call. Units are merged by writing one anew and letting the other's `into` point to it.
-// Invariant of a kernel: every seed is the value of one instruction, seeds are in id order, and `reduced`
-// is a choice of reduced axes by which it can be one kernel (tni_find_reduced_axes succeeded).
+// A unit: a kernel being written, or an item that runs alone (item >= 0), by a kernel if it has
+// values, else by a call. Units are merged by writing one anew and letting the other's `into` point
+// to it. Invariant of a kernel: every seed is the value of one instruction, seeds are in id order,
+// and `reduced` is a choice of reduced axes by which it can be one kernel (tni_find_reduced_axes
+// succeeded).
 typedef struct {
     int32_t             item;     // -1: a kernel of seeds
     int32_t             into;     // the unit it was merged into, or itself
@@ -72,8 +73,8 @@ typedef struct {
 // How an item is computed: see above.
 typedef enum { TNI_AS_VIEW, TNI_AS_INLINED, TNI_AS_SEED, TNI_AS_ALONE } tni_item_kind;
 
-// The decision for an item, and the costs it was made by. ops, cost, reads and read_bytes are what a reader
-// takes on if the item is inlined: they include everything that is inlined into the item.
+// The decision for an item, and the costs it was made by. ops, cost, reads and read_bytes are what
+// a reader takes on if the item is inlined: they include everything that is inlined into the item.
 // Invariant: an inlined item is not in_memory and not never_inline.
 typedef struct {
     uint8_t  kind;        // tni_item_kind
@@ -146,8 +147,8 @@ static inline void tni_could_choose(tni_fusion *f, int32_t item, tni_choice_kind
     f->decision[item].could |= (uint16_t)(1 << kind);
 }
 
-// Rows shorter than this are not worth lanes of their own: the vectors of a CPU and the threads of a warp
-// would mostly be idle.
+// Rows shorter than this are not worth lanes of their own: the vectors of a CPU and the threads of
+// a warp would mostly be idle.
 enum { TNI_SHORT_ROW = 16 };
 
 // Whether a unit is a call of the device.
@@ -159,17 +160,19 @@ static inline bool tni_unit_is_call(const tni_unit *u)
 // Returns the item whose elements an assignment that shares its source has; any other item itself.
 int32_t tni_shared_item(const tni_fusion *f, int32_t item);
 
-// Finds the coordinates of the element of n at row-major position offset + strides over axes, at the points
-// from `from` to `to` of the axes, and with an index below via_size. False if they are no sums of axes.
+// Finds the coordinates of the element of n at row-major position offset + strides over axes, at
+// the points from `from` to `to` of the axes, and with an index below via_size. False if they are
+// no sums of axes.
 bool tni_delinearize(const tni_node *n, int64_t offset, const int64_t *stride, int naxes,
                      const int64_t *from, const int64_t *to, int64_t via_size, tni_coords *c);
 
-// Writes seed i into a unit. align[j]: the axes of the unit, as bits, that axis j of the seed's domain is mapped
-// to, several if it is their product, outermost first; 0 if it has size 1. On failure the unit is as before.
+// Writes seed i into a unit. align[j]: the axes of the unit, as bits, that axis j of the seed's
+// domain is mapped to, several if it is their product, outermost first; 0 if it has size 1. On
+// failure the unit is as before.
 bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const uint32_t *align);
 
-// Records that a unit reads the results of another; false when memory is out. The other function removes the
-// last entries again, down to a count.
+// Records that a unit reads the results of another; false when memory is out. The other function
+// removes the last entries again, down to a count.
 bool tni_unit_add_dep(tni_fusion *f, tni_unit *u, int32_t unit);
 void tni_unit_drop_deps(tni_fusion *f, tni_unit *u, size_t deps);
 
@@ -180,7 +183,8 @@ int32_t tni_closed_form_sum(const tni_fusion *f, int32_t i);
 
 // Finds the reduced axes of a unit (axes.c); false if it cannot be one kernel.
 bool tni_find_reduced_axes(tni_fusion *f, tni_unit *u);
-// Makes the kernel of a unit once it is known which of its seeds are in memory. False when memory is out.
+// Makes the kernel of a unit once it is known which of its seeds are in memory. False when memory
+// is out.
 bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_planned_kernel *out);
 
 // Decides how each item is computed: see decide.c.
@@ -189,14 +193,14 @@ void tni_decide_items(tni_fusion *f);
 bool tni_can_inline(const tni_node *n);
 // Decides, and puts every seed into a unit. False, with failed set, when memory is out.
 bool tni_fuse(tni_fusion *f);
-// Orders the units and writes them as steps and kernels of the plan. False if memory is out (failed is set), or
-// if no order exists or a kernel breaks the rules of kernel.h.
+// Orders the units and writes them as steps and kernels of the plan. False if memory is out (failed
+// is set), or if no order exists or a kernel breaks the rules of kernel.h.
 bool tni_order_units(tni_fusion *f, tni_plan *p);
-// Turns a sealed kernel that folds only a few elements per row into a map; it has to be sealed again. False
-// when memory is out.
+// Turns a sealed kernel that folds only a few elements per row into a map; it has to be sealed
+// again. False when memory is out.
 bool tni_unroll(tni_heap *h, tni_planned_kernel *f);
-// Makes one step of a library call and the kernel that reads its result, where the device takes the two. False
-// when memory is out.
+// Makes one step of a library call and the kernel that reads its result, where the device takes the
+// two. False when memory is out.
 bool tni_offer_epilogues(tni_fusion *f, tni_plan *p);
 void tni_fusion_close(tni_fusion *f);
 

@@ -1,7 +1,7 @@
 // Which nodes an evaluation runs, and which of their values it stores.
 //
-// This is the first place where a value's memory is decided: an item with `why` 0 does not outlive the
-// evaluation, and is at most in the arena. The reasons are collected in this order:
+// This is the first place where a value's memory is decided: an item with `why` 0 does not outlive
+// the evaluation, and is at most in the arena. The reasons are collected in this order:
 //
 //   ask_stores       at a step: assigned, wanted, outer scope, unconsumed       the user's tensors
 //   find_spent       which nodes no gradient can pass any more                  release their sources
@@ -14,9 +14,9 @@
 
 // ---- gathering ---------------------------------------------------------------------------------
 
-// The nodes found so far, and those of them whose sources are still to be looked at. Both are lists by
-// `next`. A node is marked when it enters either, so it enters once. update: one of them belongs to an
-// update of an optimizer.
+// The nodes found so far, and those of them whose sources are still to be looked at. Both are lists
+// by `next`. A node is marked when it enters either, so it enters once. update: one of them belongs
+// to an update of an optimizer.
 typedef struct {
     tni_node *found, *work;
     size_t    count;
@@ -81,8 +81,8 @@ static void find_updates(tni_graph *g, frontier *f)
     find_sources(g->cx, f);
 }
 
-// Gathers all pending nodes that f's nodes are made of, and makes items of them. On failure no node is
-// left marked.
+// Gathers all pending nodes that f's nodes are made of, and makes items of them. On failure no node
+// is left marked.
 static bool gather_nodes(tni_graph *g, frontier *f)
 {
     find_sources(g->cx, f);
@@ -92,9 +92,9 @@ static bool gather_nodes(tni_graph *g, frontier *f)
     return false;
 }
 
-// Removes the items that cannot be computed: a source of theirs is gone; or, for a step or a flush, a
-// read has failed to compute them and has reported it. Oldest first, so that the loss spreads to what
-// is made from them.
+// Removes the items that cannot be computed: a source of theirs is gone; or, for a step or a flush,
+// a read has failed to compute them and has reported it. Oldest first, so that the loss spreads to
+// what is made from them.
 static void drop_lost(tni_graph *g)
 {
     size_t kept = 0;
@@ -168,9 +168,9 @@ bool tni_input_is_free(const tni_input *in)
 }
 
 // Finds the inputs that die with this evaluation. A buffer dies if every reference to it is from an
-// input whose own references all come from this graph (edges), or from a store that would return to it
-// if the step failed (rollbacks). Recipes do not count: they hold nodes but no memory. A result may
-// then overwrite the buffer (memory.c: find_donor, can_update_in_place).
+// input whose own references all come from this graph (edges), or from a store that would return to
+// it if the step failed (rollbacks). Recipes do not count: they hold nodes but no memory. A result
+// may then overwrite the buffer (memory.c: find_donor, can_update_in_place).
 static void find_dead_inputs(tni_graph *g)
 {
     for (size_t i = 0; i < g->inputs; i++) g->input[i].n->buf->given = 0;
@@ -180,8 +180,8 @@ static void find_dead_inputs(tni_graph *g)
         uint32_t spare = g->mode == TNI_READ ? 0 : in->n->rollbacks;
         in->n->buf->given += in->n->refs - in->n->recipes == in->edges + spare;
     }
-    // A value that a store only returns to if this step fails is not needed either, although the graph does
-    // not read it: a parameter in the same optimizer block as those that are read.
+    // A value that a store only returns to if this step fails is not needed either, although the
+    // graph does not read it: a parameter in the same optimizer block as those that are read.
     for (const tni_store *s = g->mode == TNI_READ ? NULL : g->cx->pending; s; s = s->next)
         if (s->rollback && !s->rollback->mark && s->rollback->refs - s->rollback->recipes == 1 &&
             s->rollback->buf && s->node->mark)
@@ -227,9 +227,9 @@ static bool is_given_back(const tni_graph *g, tni_node *src)
 
 // Finds the values that would have to be recomputed from ever further back if they were not stored:
 // those that are recomputed now, those made from sources that are released with this step, and
-// everything made from either. A value carried from step to step is the example: without this, reading
-// it after n steps would recompute n steps. Constants can be had at any time, and a view with its
-// base, so neither counts.
+// everything made from either. A value carried from step to step is the example: without this,
+// reading it after n steps would recompute n steps. Constants can be had at any time, and a view
+// with its base, so neither counts.
 static void find_recomputed(tni_graph *g)
 {
     for (size_t i = 0; i < g->count; i++) {
@@ -245,8 +245,8 @@ static void find_recomputed(tni_graph *g)
 }
 
 // Returns the reasons that the holders of a value have: the user's tensors, and nodes that are
-// computed later. Nothing else that holds a reference changes what is stored. A constant can be had at
-// any time, so a pending reader does not make a step store it.
+// computed later. Nothing else that holds a reference changes what is stored. A constant can be had
+// at any time, so a pending reader does not make a step store it.
 static unsigned ask_holders(const tni_graph *g, const tni_item *it)
 {
     const tni_node *n    = it->n;
@@ -263,8 +263,8 @@ static unsigned ask_holders(const tni_graph *g, const tni_item *it)
 }
 
 // Finds the nodes that release their sources although they need gradients: this evaluation spends
-// them, since a backward pass walked them; or every source through which a gradient could go is spent
-// itself.
+// them, since a backward pass walked them; or every source through which a gradient could go is
+// spent itself.
 static void find_spent(tni_graph *g)
 {
     for (size_t i = 0; i < g->count; i++) {
@@ -285,8 +285,8 @@ static void find_spent(tni_graph *g)
     }
 }
 
-// Returns how many of its sources a stored value keeps: all if a gradient may need them, else the base
-// of a view.
+// Returns how many of its sources a stored value keeps: all if a gradient may need them, else the
+// base of a view.
 static uint32_t sources_kept(const tni_item *it)
 {
     if (it->n->needs_grad && !it->becomes_spent && !it->n->spent) return it->n->nsrc;
@@ -294,7 +294,8 @@ static uint32_t sources_kept(const tni_item *it)
 }
 
 // Stores the other outputs of an op whose first output is stored, if a tensor or a recipe may need
-// them. The op is not called again once its first output is stored, so they could not be recomputed.
+// them. The op is not called again once its first output is stored, so they could not be
+// recomputed.
 static void store_outputs(tni_graph *g, const tni_node *n)
 {
     for (const tni_node *o = tni_outputs(n); o; o = o->output) {
@@ -305,9 +306,9 @@ static void store_outputs(tni_graph *g, const tni_node *n)
     }
 }
 
-// Decides which values are stored. From the newest item down: a stored value keeps its sources, so its
-// own decision comes before theirs. What is not stored but may be asked for passes that on to its
-// sources, which are then part of its recipe.
+// Decides which values are stored. From the newest item down: a stored value keeps its sources, so
+// its own decision comes before theirs. What is not stored but may be asked for passes that on to
+// its sources, which are then part of its recipe.
 static void find_stored(tni_graph *g, const tni_node *root)
 {
     if (root && root->mark) g->item[root->mark - 1].why |= TNI_BY_READ;
@@ -328,8 +329,8 @@ static void find_stored(tni_graph *g, const tni_node *root)
     }
 }
 
-// Whether a step or a flush computes the store's value for its own sake. A constant waits until it is
-// read: it needs no memory before.
+// Whether a step or a flush computes the store's value for its own sake. A constant waits until it
+// is read: it needs no memory before.
 static bool is_due(const tni_store *s)
 {
     if (s->node->state != TNI_PENDING) return false;

@@ -5,20 +5,20 @@
 // - what started the evaluation (read, flush, step)
 // - per item: op, dtype, shape, whether it is stored, whether it keeps its sources; which item or
 //   input each source is; attributes that attr.def calls KEY, AXES or BYTES; whether it is computed
-//   again for a backward pass, and whether it is the first of those of its call; whether it is a weight's
-//   copy in 16 bits
+//   again for a backward pass, and whether it is the first of those of its call; whether it is a
+//   weight's copy in 16 bits
 // - per source that is an input: its shape and strides, and which sources are the same view
 // - per input: dtype, which inputs share a buffer, whether it dies and may be overwritten
 //
-// Not in the key, because every run fills it in anew: numbers (learning rate, scale), random keys and
-// counters, addresses, and where views of computed values begin.
+// Not in the key, because every run fills it in anew: numbers (learning rate, scale), random keys
+// and counters, addresses, and where views of computed values begin.
 //
 // So a program builds a second plan if a size, a dtype or the code path differs; if another set of
-// values is stored, as when a loss is read within one step and not within the next; if an input dies
-// in one run and is held by a tensor in another; or if two inputs share a buffer in one run only, as
-// parameters do once an optimizer has moved them into one block. `TN_LOG=plan` prints the first
-// difference (inspect/plan_log.c). A plan can also be replaced under the same key, when its kernels
-// spill registers: see engine/prepare.c.
+// values is stored, as when a loss is read within one step and not within the next; if an input
+// dies in one run and is held by a tensor in another; or if two inputs share a buffer in one run
+// only, as parameters do once an optimizer has moved them into one block. `TN_LOG=plan` prints the
+// first difference (inspect/plan_log.c). A plan can also be replaced under the same key, when its
+// kernels spill registers: see engine/prepare.c.
 #include "plan/plan.h"
 
 #include <string.h>
@@ -32,8 +32,8 @@ typedef struct {
     uint32_t region;  // of the last item that is computed again
 } key_writer;
 
-// Makes room for more words, so that the functions that put them need no check. False when memory is
-// out.
+// Makes room for more words, so that the functions that put them need no check. False when memory
+// is out.
 static bool reserve_words(key_writer *w, size_t words)
 {
     if (w->count + words <= w->cap) return true;
@@ -71,17 +71,17 @@ static void put_key_bytes(key_writer *w, const void *p, size_t bytes)
     w->count += words;
 }
 
-// Whether the place where a view begins is structure. If its source is still to be computed, a kernel
-// may compute just the elements that the view reads, so another offset is another kernel. In a
-// computed value, and in an update, whose place is known at run time only, the offset is an argument
-// of the run.
+// Whether the place where a view begins is structure. If its source is still to be computed, a
+// kernel may compute just the elements that the view reads, so another offset is another kernel. In
+// a computed value, and in an update, whose place is known at run time only, the offset is an
+// argument of the run.
 static bool begins_in_pending(const tni_node *n)
 {
     return n->op == TNI_view && n->src[0]->state == TNI_PENDING && n->src[0]->op != TNI_update;
 }
 
-// Appends the attributes of an op that are structure. attr.def has a line for every field that exists,
-// so that no field can be forgotten here.
+// Appends the attributes of an op that are structure. attr.def has a line for every field that
+// exists, so that no field can be forgotten here.
 static void put_attr(key_writer *w, const tni_node *n)
 {
     switch ((tni_attr_kind)tni_op_table[n->op].attr) {
@@ -120,11 +120,11 @@ static void put_attr(key_writer *w, const tni_node *n)
 
 _Static_assert(TNI_OPS <= 256, "an op is a byte of the key");
 
-// Appends a source: the item, or the input with the layout it is read by. An input read whole needs no
-// strides. Two computed views of one input that begin at the same place in this run may not do so in
-// the next, so a plan may not merge their loads unless they are the same view in every run: the key
-// numbers the computed views it meets, using their marks while it is written. tni_key_source_words counts what
-// is appended here.
+// Appends a source: the item, or the input with the layout it is read by. An input read whole needs
+// no strides. Two computed views of one input that begin at the same place in this run may not do
+// so in the next, so a plan may not merge their loads unless they are the same view in every run:
+// the key numbers the computed views it meets, using their marks while it is written.
+// tni_key_source_words counts what is appended here.
 static void put_source(key_writer *w, tni_node *src)
 {
     if (src->state == TNI_PENDING) {
@@ -148,8 +148,8 @@ size_t tni_key_source_words(const tni_node *src)
     return 2 + (size_t)src->rank * (whole ? 1 : 2);
 }
 
-// Appends an input: the first input in the same buffer, whether it dies, whether it may be updated in
-// place. Inputs that share a buffer, or may be overwritten, make another plan.
+// Appends an input: the first input in the same buffer, whether it dies, whether it may be updated
+// in place. Inputs that share a buffer, or may be overwritten, make another plan.
 static void put_input(key_writer *w, const tni_graph *g, size_t i)
 {
     const tni_node *n     = g->input[i].n;
@@ -181,8 +181,8 @@ static size_t most_words(const tni_node *n)
     return 1 + TN_MAX_RANK + n->nsrc * source + attr;
 }
 
-// Appends an item: one word of op, dtype, rank, stored, keeps_sources, whether its index needs a check,
-// and number of sources; then its sizes, sources and attributes.
+// Appends an item: one word of op, dtype, rank, stored, keeps_sources, whether its index needs a
+// check, and number of sources; then its sizes, sources and attributes.
 static bool put_item(key_writer *w, const tni_item *it)
 {
     const tni_node *n     = it->n;

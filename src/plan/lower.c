@@ -1,10 +1,10 @@
 // Lowering: writes items as instructions of a unit.
 //
-// tni_lower_seed(unit, seed, align) is the entry. It lays the seed's axes along the unit's axes, which
-// gives the coordinates of the seed's element at each point (tni_coords), and lowers the op at these
-// coordinates. Each op turns the coordinates of its result into those of its sources (lower_op): a map
-// reads its sources at the same ones, a pad shifts them and adds a guard, a gather replaces one of
-// them by an index. A source is then (lower_source)
+// tni_lower_seed(unit, seed, align) is the entry. It lays the seed's axes along the unit's axes,
+// which gives the coordinates of the seed's element at each point (tni_coords), and lowers the op
+// at these coordinates. Each op turns the coordinates of its result into those of its sources
+// (lower_op): a map reads its sources at the same ones, a pad shifts them and adds a guard, a
+// gather replaces one of them by an index. A source is then (lower_source)
 //
 // - a number: an argument of the launch
 // - inlined, or a seed of the same unit: lowered, or found, at its coordinates, in this unit
@@ -16,7 +16,8 @@
 //
 // An inlined item is lowered again for every set of coordinates at which it is read; equal
 // instructions are found and shared (find_same), and rules of simplify.def are applied before. The
-// recursion is as deep as values are inlined into a reader, which decide.c bounds (TNI_READER_COST).
+// recursion is as deep as values are inlined into a reader, which decide.c bounds
+// (TNI_READER_COST).
 //
 // Any function may return FAILED: the item cannot be part of this unit. The unit then holds values
 // that nothing reads; tni_lower_seed cuts them off.
@@ -26,10 +27,10 @@
 
 enum { FAILED = -2 };  // no instruction: it cannot be part of this unit
 
-// The state of lowering one seed. Inside a pad or a concat a value is defined only at the points from low to
-// high of the domain, and there only where guard (-1: none) is true; what is computed at other points may be
-// anything, and loads do not touch memory there. via_size: the size of the axis that the current index goes
-// along.
+// The state of lowering one seed. Inside a pad or a concat a value is defined only at the points
+// from low to high of the domain, and there only where guard (-1: none) is true; what is computed
+// at other points may be anything, and loads do not touch memory there. via_size: the size of the
+// axis that the current index goes along.
 typedef struct {
     tni_fusion *f;
     tni_unit   *u;
@@ -60,8 +61,8 @@ static uint32_t operand_axes(const lowering *l, int x)
     return x >= 0 ? l->u->value[x].axes : 0;
 }
 
-// Returns the value with the same instruction over the same operands, which is the same value; FAILED if
-// there is none.
+// Returns the value with the same instruction over the same operands, which is the same value;
+// FAILED if there is none.
 static int find_same(const tni_unit *u, const tni_ins *x)
 {
     for (size_t k = 0; k < u->values; k++) {
@@ -73,8 +74,8 @@ static int find_same(const tni_unit *u, const tni_ins *x)
     return FAILED;
 }
 
-// Appends an instruction as a value of item i at coordinates c, or of no item (i -1, c NULL). Leaves room
-// for one store per buffer.
+// Appends an instruction as a value of item i at coordinates c, or of no item (i -1, c NULL).
+// Leaves room for one store per buffer.
 static int add_value(lowering *l, int32_t i, int32_t origin, const tni_coords *c, tni_ins ins)
 {
     tni_unit *u = l->u;
@@ -97,8 +98,8 @@ static const tni_ins blank = { .a = -1, .b = -1, .c = -1, .access = -1, .number 
 
 static int bound_number(lowering *l, int32_t i, int which, tn_dtype dt, int64_t literal);
 
-// Looks through a cast that changes nothing. name_value adds those to give a seed a value of its own;
-// reading the original instead lets more instructions be found equal.
+// Looks through a cast that changes nothing. name_value adds those to give a seed a value of its
+// own; reading the original instead lets more instructions be found equal.
 static int16_t skip_name(const tni_unit *u, int v)
 {
     const tni_ins *x      = v >= 0 ? &u->value[v].ins : NULL;
@@ -145,8 +146,8 @@ static int cast_of(lowering *l, int32_t i, int32_t origin, const tni_coords *c, 
     return a == FAILED ? FAILED : put_simplified(l, i, origin, c, x);
 }
 
-// Binds a number to the kernel, once for equal bindings. The key and counter of a random op are never
-// shared: they have to be neighbours.
+// Binds a number to the kernel, once for equal bindings. The key and counter of a random op are
+// never shared: they have to be neighbours.
 static int bind_number(lowering *l, tni_number_binding b)
 {
     tni_unit *u = l->u;
@@ -203,8 +204,8 @@ static int add_source(lowering *l, const tni_access_binding *s)
     return (int)u->sources++;
 }
 
-// Returns the sum of coordinates times strides as an i64 value: the row-major position of an element,
-// or a coordinate. Coordinates by an index have none.
+// Returns the sum of coordinates times strides as an i64 value: the row-major position of an
+// element, or a coordinate. Coordinates by an index have none.
 static int place_by(lowering *l, const tni_coords *c, int rank, const int64_t *stride,
                     int32_t origin)
 {
@@ -233,8 +234,8 @@ static int place_by(lowering *l, const tni_coords *c, int rank, const int64_t *s
 
 // ---- reading -----------------------------------------------------------------------------------
 
-// Records that the unit reads the result of another from memory. False if that is this unit itself: a
-// kernel cannot load what it stores.
+// Records that the unit reads the result of another from memory. False if that is this unit itself:
+// a kernel cannot load what it stores.
 static bool add_dependency(lowering *l, int32_t place)
 {
     tni_unit *u = l->u;
@@ -268,8 +269,8 @@ static bool same_source(const lowering *l, const tni_access_binding *a, const tn
 }
 
 // Returns a load by an access, shared with an equal one. index: the value that is added to the
-// address, if any. A load under a guard reads only where the guard is true; one without a guard serves
-// for it too.
+// address, if any. A load under a guard reads only where the guard is true; one without a guard
+// serves for it too.
 static int load_value(lowering *l, const tni_access_binding *s, tn_dtype dt, int index,
                       int32_t origin)
 {
@@ -305,10 +306,10 @@ static bool is_inside(const lowering *l, int32_t i)
     return x->kind == TNI_AS_SEED && &l->f->unit[unit] == l->u;
 }
 
-// Returns the value of source s of item i at coordinates of the source's own axes: see the top of this
-// file. The access is built from the view's strides. If the base is computed in this unit, the same
-// offset and strides are turned into coordinates of the base instead (delinearize.c), looking through
-// assignments that share memory.
+// Returns the value of source s of item i at coordinates of the source's own axes: see the top of
+// this file. The access is built from the view's strides. If the base is computed in this unit, the
+// same offset and strides are turned into coordinates of the base instead (delinearize.c), looking
+// through assignments that share memory.
 static int lower_source(lowering *l, int32_t i, int s, const tni_coords *c)
 {
     tni_graph         *g    = l->f->g;
@@ -373,8 +374,9 @@ static bool compares_values(const lowering *l, const tni_node *n, const int *x)
     return l->u->value[x[0]].ins.code != TNI_I_NUMBER && l->u->value[x[1]].ins.code != TNI_I_NUMBER;
 }
 
-// Writes a map: its operands at its own coordinates. Operands of a comparison are rounded first; so is what a cast to a wider float
-// takes from a map, or the logits of a loss, in f32 here and read by an index there, would differ by a rounding.
+// Writes a map: its operands at its own coordinates. Operands of a comparison are rounded first; so
+// is what a cast to a wider float takes from a map, or the logits of a loss, in f32 here and read
+// by an index there, would differ by a rounding.
 static int lower_map(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n    = item_node(l, i);
@@ -408,8 +410,8 @@ static int lower_iota(lowering *l, int32_t i, const tni_coords *c)
     return cast_of(l, i, i, c, (tn_dtype)n->dtype, at);
 }
 
-// Writes a random op: a function of key, counter and row-major position, so that recomputing it gives
-// the same numbers. Never under a guard, where other points would draw too.
+// Writes a random op: a function of key, counter and row-major position, so that recomputing it
+// gives the same numbers. Never under a guard, where other points would draw too.
 static int lower_random(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n = item_node(l, i);
@@ -428,9 +430,9 @@ static int lower_random(lowering *l, int32_t i, const tni_coords *c)
     return add_value(l, i, i, c, x);
 }
 
-// Returns the index of a gather or scatter, checked against the size of its axis unless it is known to
-// be in range. The check belongs to item i, which the message names, so equal checks of other items are
-// not shared.
+// Returns the index of a gather or scatter, checked against the size of its axis unless it is known
+// to be in range. The check belongs to item i, which the message names, so equal checks of other
+// items are not shared.
 static int lower_index(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n    = item_node(l, i);
@@ -468,9 +470,9 @@ static bool is_made_from(const tni_unit *u, int at, int x)
     return at >= x && made[at];
 }
 
-// Writes a gather: its source at the coordinate that the index gives. If the source does not depend on
-// the index (it is a number, or has no element along the axis), the index would be dead code and stay
-// unchecked, so the value is written as where(index < size, value, 0).
+// Writes a gather: its source at the coordinate that the index gives. If the source does not depend
+// on the index (it is a number, or has no element along the axis), the index would be dead code and
+// stay unchecked, so the value is written as where(index < size, value, 0).
 static int lower_gather(lowering *l, int32_t i, const tni_coords *c)
 {
     int        axis = item_node(l, i)->attr.axis.axis;
@@ -528,8 +530,8 @@ static void coordinate_range(const lowering *l, const tni_coords *c, int j, int6
 }
 
 // Restricts the points at which values are defined to those with 0 <= coordinate j < size. Only a
-// coordinate that moves along a single axis says which points these are; others leave the range as it
-// is, and the guard alone protects loads.
+// coordinate that moves along a single axis says which points these are; others leave the range as
+// it is, and the guard alone protects loads.
 static void narrow_domain(lowering *l, const tni_coords *c, int j, int64_t size)
 {
     int axis = -1, axes = 0;
@@ -563,8 +565,8 @@ static int compare_with(lowering *l, int32_t i, int op, int at, int64_t with)
     return map_of(l, -1, i, NULL, op, TN_BOOL, at, literal_of(l, TN_I64, with), -1);
 }
 
-// The part of coordinate j that is between 0 and d - 1 by its steps that are no multiples of d; false if there is no
-// such step, or the part leaves that range.
+// The part of coordinate j that is between 0 and d - 1 by its steps that are no multiples of d;
+// false if there is no such step, or the part leaves that range.
 static bool is_remainder(const lowering *l, const tni_coords *c, int j, int64_t d)
 {
     tni_coords fine  = *c;
@@ -579,10 +581,10 @@ static bool is_remainder(const lowering *l, const tni_coords *c, int j, int64_t 
     return moves && low >= 0 && high < d;
 }
 
-// Divides coordinate j by d, if it is d times one number plus another between 0 and d - 1, as w * C + c is for channels
-// that lie side by side, and begin and end are multiples of d. It is in that range where the first number is in the
-// range divided by d; so the guard does not move along c, and is tested once for a vector of channels. Returns the
-// largest such d, or 1.
+// Divides coordinate j by d, if it is d times one number plus another between 0 and d - 1, as w * C
+// + c is for channels that lie side by side, and begin and end are multiples of d. It is in that
+// range where the first number is in the range divided by d; so the guard does not move along c,
+// and is tested once for a vector of channels. Returns the largest such d, or 1.
 static int64_t divide_coordinate(const lowering *l, tni_coords *c, int j, int64_t begin,
                                  int64_t end)
 {
@@ -615,8 +617,9 @@ static int guard_within(lowering *l, int32_t i, const tni_coords *c, int j, int6
     return and_guards(l, i, from, to);
 }
 
-// Returns source s of a pad or concat at coordinates x, which are inside it only where `in` is true.
-// The guard and the narrowed domain hold for everything lowered below, and are restored afterwards.
+// Returns source s of a pad or concat at coordinates x, which are inside it only where `in` is
+// true. The guard and the narrowed domain hold for everything lowered below, and are restored
+// afterwards.
 static int lower_part(lowering *l, int32_t i, int s, const tni_coords *x, int in)
 {
     const tni_node *src   = item_node(l, i)->src[s];
@@ -690,8 +693,8 @@ static const tni_node *summed_node(const tni_node *n, bool *negative)
 }
 
 // A scatter_add of one value v per line into a constant c, summed along the lines, is v + n * c for
-// lines of n elements: the gradient of cross-entropy sums a one-hot row. Its indices are checked all
-// the same.
+// lines of n elements: the gradient of cross-entropy sums a one-hot row. Its indices are checked
+// all the same.
 int32_t tni_closed_form_sum(const tni_fusion *f, int32_t i)
 {
     const tni_graph *g = f->g;
@@ -773,8 +776,8 @@ static int lower_power(lowering *l, int32_t i, tn_dtype dt, int x, int64_t count
     return count & 1 ? map_of(l, -1, i, NULL, TNI_mul, dt, even, x, -1) : even;
 }
 
-// Writes a reduction that folds one element `count` times: the element itself, times count or to the
-// power of count; for no element the neutral number.
+// Writes a reduction that folds one element `count` times: the element itself, times count or to
+// the power of count; for no element the neutral number.
 static int lower_repeated_fold(lowering *l, int32_t i, const tni_coords *c)
 {
     const tni_node *n  = item_node(l, i);
@@ -853,7 +856,8 @@ const tni_node *tni_seed_domain(const tni_fusion *f, int32_t i)
     return folds_in_loop(f, i) ? n->src[0] : n;
 }
 
-// Fills in the steps of a coordinate that is mapped to domain axes: their product, innermost fastest.
+// Fills in the steps of a coordinate that is mapped to domain axes: their product, innermost
+// fastest.
 static void step_along(const tni_unit *u, uint32_t axes, int32_t *step)
 {
     int64_t inner = 1;
@@ -872,8 +876,8 @@ static tni_coords coords_on(const tni_unit *u, const tni_node *n, const uint32_t
     return c;
 }
 
-// Writes a reduction: its operand over the whole domain, its result along the axes that are kept. If
-// no axis of the unit is folded (all have size 1), it is a cast. The operand must vary along the
+// Writes a reduction: its operand over the whole domain, its result along the axes that are kept.
+// If no axis of the unit is folded (all have size 1), it is a cast. The operand must vary along the
 // folded axes, or the kernel would add one value up.
 static int lower_reduce(lowering *l, int32_t i, const uint32_t *align)
 {
@@ -937,10 +941,10 @@ static uint32_t moved_axes(const tni_unit *u, const tni_coords *c)
     return axes;
 }
 
-// Lowers seed i into u at coordinates given by align. On success the seed's value is the last one that
-// matters, values left dead by simplification are removed, and the seed is on the unit's list. On
-// failure all lists are cut back to where they were, and dependencies are removed. The caller still
-// has to check limits and reduced axes.
+// Lowers seed i into u at coordinates given by align. On success the seed's value is the last one
+// that matters, values left dead by simplification are removed, and the seed is on the unit's list.
+// On failure all lists are cut back to where they were, and dependencies are removed. The caller
+// still has to check limits and reduced axes.
 bool tni_lower_seed(tni_fusion *f, tni_unit *u, int32_t i, const uint32_t *align)
 {
     lowering        l      = { .f = f, .u = u, .guard = TNI_NO_VALUE };

@@ -1,8 +1,8 @@
 // Makes the kernel of a unit whose reduced axes and stored values are known.
 //
 // 1. gather_sources: one access per load and PLACE, then one per stored seed
-// 2. sort_axes, collapse_axes: P before R, each by falling stride; neighbouring axes that are one run
-//    in every access become one axis, so that most kernels have one or two
+// 2. sort_axes, collapse_axes: P before R, each by falling stride; neighbouring axes that are one
+//    run in every access become one axis, so that most kernels have one or two
 // 3. push_instructions: the values in order, then the stores
 // 4. classify_strides: strides as classes (0, 1, n) for the kernel, as numbers for the launch
 // 5. lane_in_r: whether the lane (vectorized) axis is a reduced one
@@ -36,8 +36,8 @@ static int64_t access_points(const kernel_builder *m, const tni_access_binding *
     return tni_points(m->u, axes);
 }
 
-// Returns the access that decides the order of axes: the largest one; of equal ones the last, which is a
-// store.
+// Returns the access that decides the order of axes: the largest one; of equal ones the last, which
+// is a store.
 static const tni_access_binding *leading_access(const kernel_builder *m)
 {
     const tni_access_binding *best = NULL;
@@ -82,8 +82,9 @@ static bool collapses(const kernel_builder *m, int outer, int inner)
     return true;
 }
 
-// Brings sizes and strides into the kernel's order, and merges axes that are one run in every access.
-// P and R are never merged with each other. The strides by the unit's axes are kept for bytes_moved.
+// Brings sizes and strides into the kernel's order, and merges axes that are one run in every
+// access. P and R are never merged with each other. The strides by the unit's axes are kept for
+// bytes_moved.
 static void collapse_axes(kernel_builder *m)
 {
     tni_launch *l = &m->out->launch;
@@ -146,7 +147,8 @@ static bool is_stored_value(const kernel_builder *m, const tni_lowered *x)
     return x->seed && m->f->decision[x->item].in_memory;
 }
 
-// The stride of a value that is stored into the rows of a concat: whole rows are those of the concat apart.
+// The stride of a value that is stored into the rows of a concat: whole rows are those of the
+// concat apart.
 static int64_t row_stride(const tni_fusion *f, uint32_t fills, const tni_node *n, int64_t stride)
 {
     const tni_node *concat = f->g->item[fills - 1].n;
@@ -290,8 +292,8 @@ static uint32_t index_axes(const kernel_builder *m, int access)
     return 0;
 }
 
-// Returns the bytes a kernel moves if every access reads or writes each element once, for tn_explain
-// and profiles.
+// Returns the bytes a kernel moves if every access reads or writes each element once, for
+// tn_explain and profiles.
 static int64_t bytes_moved(const kernel_builder *m)
 {
     int64_t bytes = 0;
@@ -320,9 +322,9 @@ static bool take_kernel(kernel_builder *m)
     return o->kernel && o->source && o->number && o->origin && o->seed;
 }
 
-// The steps of the top. Seeds that turned out not to be in memory are removed first, unless the unit
-// reads them. A kernel whose axes are all reduced gets a P axis of size 1, since kernel.h wants at
-// least one. seed[] of the result names each seed, as ~item if it is not stored.
+// The steps of the top. Seeds that turned out not to be in memory are removed first, unless the
+// unit reads them. A kernel whose axes are all reduced gets a P axis of size 1, since kernel.h
+// wants at least one. seed[] of the result names each seed, as ~item if it is not stored.
 bool tni_make_kernel(tni_fusion *f, tni_unit *u, tni_planned_kernel *out)
 {
     kernel_builder m = { .f = f, .u = u, .out = out };

@@ -1,5 +1,5 @@
-// Memory: where each value of a plan is stored. All of it is decided before anything runs, so that a
-// run cannot fail halfway through for lack of memory, and a step is all or nothing.
+// Memory: where each value of a plan is stored. All of it is decided before anything runs, so that
+// a run cannot fail halfway through for lack of memory, and a step is all or nothing.
 //
 // Only values in memory have a place (order_units.c: mark_in_memory); which of them outlive the
 // evaluation was decided by graph.c (item.why). The rules, in the order in which they are applied:
@@ -16,9 +16,9 @@
 //                                   else a span of the arena: TNI_ARENA              place_root
 //   offsets of spans                by lifetimes                                     arena.c
 //
-// Steps are numbered, so the lifetime of a value is from the step that makes it to the last step that
-// reads it; sharing a place joins lifetimes. A step that can fail keeps the inputs it might have to
-// return to: no input is overwritten before the last step that can fail (`fallible`).
+// Steps are numbered, so the lifetime of a value is from the step that makes it to the last step
+// that reads it; sharing a place joins lifetimes. A step that can fail keeps the inputs it might
+// have to return to: no input is overwritten before the last step that can fail (`fallible`).
 //
 // engine/evaluate.c takes the memory (tni_run_take_memory) when the plan runs.
 #include "ops/collective.h"
@@ -60,7 +60,8 @@ static uint32_t place_of_source(const placer *b, const tni_node *src)
     return (uint32_t)g->count + base->mark - 1;
 }
 
-// Notes that a step overwrites an input: from then on, a run cannot stop and leave everything as it was.
+// Notes that a step overwrites an input: from then on, a run cannot stop and leave everything as it
+// was.
 static void note_overwrite(placer *b, size_t step)
 {
     if (step < b->plan->overwrites) b->plan->overwrites = step;
@@ -80,8 +81,8 @@ static void read_sources(placer *b, size_t i, size_t step)
     for (uint32_t s = 0; s < n->nsrc; s++) read_place(b, place_of_source(b, n->src[s]), step);
 }
 
-// Extends the lifetimes of everything that a kernel, or the call that runs with it, reads, and notes
-// whether it can fail. What a prologue reads is read by the next step, at any time of it.
+// Extends the lifetimes of everything that a kernel, or the call that runs with it, reads, and
+// notes whether it can fail. What a prologue reads is read by the next step, at any time of it.
 static void read_buffers(placer *b, const tni_planned_kernel *k, size_t step)
 {
     size_t count = b->g->count;
@@ -95,7 +96,8 @@ static void read_buffers(placer *b, const tni_planned_kernel *k, size_t step)
         if (k->kernel->ins[i].code == TNI_I_CHECK) b->fallible = step + 1;
 }
 
-// Begins the lifetimes of an item and of its op's other outputs, which the same call makes, at a step.
+// Begins the lifetimes of an item and of its op's other outputs, which the same call makes, at a
+// step.
 static void begin_lifetime(placer *b, int32_t item, size_t step)
 {
     b->plan->place[item].where = TNI_ARENA;
@@ -134,8 +136,8 @@ static void find_place_lifetimes(placer *b)
 
 static void share_place(placer *b, size_t i, uint32_t at);
 
-// Notes that a step reads the place of a source: if a collective makes it, or what was assigned from there, it has to
-// have arrived.
+// Notes that a step reads the place of a source: if a collective makes it, or what was assigned
+// from there, it has to have arrived.
 static void await_source(placer *b, uint32_t at, size_t step)
 {
     tni_graph *g = b->g;
@@ -160,8 +162,8 @@ static void await_sources(placer *b, size_t t)
         if (k->buffer[i] >= 0) await_source(b, (uint32_t)k->buffer[i], t);
 }
 
-// Whether a collective may write its result over the value in place `at`, which it reads: it is the last that does. Not if
-// values are inspected, since the inspection looks at inputs after the step.
+// Whether a collective may write its result over the value in place `at`, which it reads: it is the
+// last that does. Not if values are inspected, since the inspection looks at inputs after the step.
 static bool may_write_over(const placer *b, uint32_t i, uint32_t at)
 {
     const tni_node *n = b->g->item[i].n, *x = n->src[0];
@@ -176,8 +178,8 @@ static bool may_write_over(const placer *b, uint32_t i, uint32_t at)
            b->g->item[at].n->dtype == n->dtype && b->plan->place[at].root == at;
 }
 
-// A collective runs beside the steps after it, until the first that reads what it makes: what it reads and writes
-// lives until then. In order: who waits for one waits for those before it.
+// A collective runs beside the steps after it, until the first that reads what it makes: what it
+// reads and writes lives until then. In order: who waits for one waits for those before it.
 static bool find_collectives(placer *b)
 {
     tni_graph *g = b->g;
@@ -223,10 +225,10 @@ static void share_place(placer *b, size_t i, uint32_t at)
     b->outlives[at] |= b->g->item[i].why != 0;
 }
 
-// Whether an update may write into its base's place: nothing reads that later, the value to be written
-// is not stored in it, and nothing that outlives the evaluation is. If the base is an input, moreover
-// nothing else may be in its buffer, and no later step may fail and need it back; if errors arrive
-// late, no step at all.
+// Whether an update may write into its base's place: nothing reads that later, the value to be
+// written is not stored in it, and nothing that outlives the evaluation is. If the base is an
+// input, moreover nothing else may be in its buffer, and no later step may fail and need it back;
+// if errors arrive late, no step at all.
 static bool can_update_in_place(const placer *b, size_t i, uint32_t base, uint32_t value)
 {
     const tni_graph *g = b->g;
@@ -245,9 +247,9 @@ bool tni_concat_is_flat(const tni_node *n)
     return true;
 }
 
-// Returns the item that a source of a concat is, if it can be computed into the concat's place instead
-// of its own: the source is all of it, in row-major order, and it has no shared place yet. -1
-// otherwise. Ops that move or share memory themselves are left out.
+// Returns the item that a source of a concat is, if it can be computed into the concat's place
+// instead of its own: the source is all of it, in row-major order, and it has no shared place yet.
+// -1 otherwise. Ops that move or share memory themselves are left out.
 static int64_t source_item(const placer *b, const tni_node *src)
 {
     if (src->state != TNI_PENDING) return -1;
@@ -273,8 +275,8 @@ static bool stored_in_rows(const placer *b, const tni_node *concat)
     return true;
 }
 
-// Lets the producers of a concat write straight into its slices. If all sources do, the concat itself
-// runs nothing. Optimizers join all gradients of a block like this, at no cost.
+// Lets the producers of a concat write straight into its slices. If all sources do, the concat
+// itself runs nothing. Optimizers join all gradients of a block like this, at no cost.
 static void fill_concat(placer *b, size_t i)
 {
     const tni_node *n     = b->g->item[i].n;
@@ -324,8 +326,9 @@ static bool writes_one_run(const tni_node *n)
 }
 
 // Lets the value of an update in place be computed where the update would write it, which then runs
-// nothing: the keys and values of a token go straight into their cache. The update must be the first
-// of its input in this plan, and nothing may read the input from the step on that makes the value.
+// nothing: the keys and values of a token go straight into their cache. The update must be the
+// first of its input in this plan, and nothing may read the input from the step on that makes the
+// value.
 static void fill_update(placer *b, size_t i, uint32_t base)
 {
     const tni_node *n = b->g->item[i].n;
@@ -348,8 +351,8 @@ static bool is_contiguous_node(const tni_node *n)
     return tni_view_contiguous(&v);
 }
 
-// Finds all sharing. Concats come first: a source that is computed into a concat may not share a place
-// before.
+// Finds all sharing. Concats come first: a source that is computed into a concat may not share a
+// place before.
 static void share_places(placer *b)
 {
     tni_graph *g = b->g;
@@ -384,8 +387,8 @@ static void share_places(placer *b)
 
 // ---- the arena ---------------------------------------------------------------------------------
 
-// Returns the bytes of an item's place: whole lines of 64, at least one, so that no two values share a
-// line. Sizes that overflow stop at a limit that no allocation passes.
+// Returns the bytes of an item's place: whole lines of 64, at least one, so that no two values
+// share a line. Sizes that overflow stop at a limit that no allocation passes.
 static int64_t bytes_of(const placer *b, size_t i)
 {
     const tni_node *n     = b->g->item[i].n;
@@ -397,9 +400,9 @@ static int64_t bytes_of(const placer *b, size_t i)
     return bytes ? (bytes + 63) / 64 * 64 : 64;
 }
 
-// Adds the parts of a concat that its sources are computed into, each from the step that makes it; what the
-// concat copies itself is made with it. Whole lines of 64 bytes, so that nothing else is stored in a line
-// that has an element of the part.
+// Adds the parts of a concat that its sources are computed into, each from the step that makes it;
+// what the concat copies itself is made with it. Whole lines of 64 bytes, so that nothing else is
+// stored in a line that has an element of the part.
 static void add_parts(placer *b, uint32_t root)
 {
     const tni_node *n     = b->g->item[root].n;
@@ -419,8 +422,8 @@ static void add_parts(placer *b, uint32_t root)
     }
 }
 
-// Gives a root a buffer of its own if it outlives the evaluation, else a span of the arena from this
-// step to its last reader.
+// Gives a root a buffer of its own if it outlives the evaluation, else a span of the arena from
+// this step to its last reader.
 static void place_root(placer *b, uint32_t root, size_t step)
 {
     tni_place *p = &b->plan->place[root];
@@ -455,8 +458,8 @@ static bool same_access(const tni_planned_kernel *k, int a, int b)
            !memcmp(l->stride[a], l->stride[b], sizeof l->stride[a]);
 }
 
-// Whether a source may begin elsewhere than the value it is stored in: a view of a computed value may in the
-// next run, since where it begins is not part of the key.
+// Whether a source may begin elsewhere than the value it is stored in: a view of a computed value
+// may in the next run, since where it begins is not part of the key.
 static bool begins_elsewhere(const tni_node *src)
 {
     int64_t         skip;
@@ -464,7 +467,8 @@ static bool begins_elsewhere(const tni_node *src)
     return src->op == TNI_view && (skip || base->state != TNI_PENDING);
 }
 
-// Whether access i reads just the element that store `access` writes at the same point, as every run will.
+// Whether access i reads just the element that store `access` writes at the same point, as every
+// run will.
 static bool reads_alike(const placer *b, const tni_planned_kernel *k, int i, int access)
 {
     const tni_access_binding *s = &k->source[i];
@@ -472,8 +476,8 @@ static bool reads_alike(const placer *b, const tni_planned_kernel *k, int i, int
            !begins_elsewhere(b->g->item[s->reader].n->src[s->edge]);
 }
 
-// Whether every load from buffer `from` reads just the element that store `access` writes at the same
-// point, as every run will.
+// Whether every load from buffer `from` reads just the element that store `access` writes at the
+// same point, as every run will.
 static bool all_read_alike(const placer *b, const tni_planned_kernel *k, int from, int access)
 {
     for (int i = 0; i < k->kernel->naccess; i++)
@@ -482,9 +486,9 @@ static bool all_read_alike(const placer *b, const tni_planned_kernel *k, int fro
 }
 
 // Whether the values loaded from buffer `from` are read by no instruction after the value of store
-// `access`, and for no other store. Needed if a kernel may store before it has loaded all values of a
-// point: it may write this value as soon as it is computed, go on to the next store, and load again
-// what it still needs.
+// `access`, and for no other store. Needed if a kernel may store before it has loaded all values of
+// a point: it may write this value as soon as it is computed, go on to the next store, and load
+// again what it still needs.
 static bool is_read_before(const tni_kernel *k, int from, int access)
 {
     bool loaded[TNI_MAX_INS] = { false }, made[TNI_MAX_INS] = { false };
@@ -505,14 +509,16 @@ static bool is_read_before(const tni_kernel *k, int from, int access)
     return last <= value;
 }
 
-// Whether a kernel without reductions has read the element of buffer `from` that store `access` overwrites.
+// Whether a kernel without reductions has read the element of buffer `from` that store `access`
+// overwrites.
 static bool is_point_read_before(const placer *b, const tni_planned_kernel *k, int from, int access)
 {
     return all_read_alike(b, k, from, access) &&
            (b->limits->loads_before_stores || is_read_before(k->kernel, from, access));
 }
 
-// Whether load i, one element for each row, is of the row that store `access` writes: a gather along it.
+// Whether load i, one element for each row, is of the row that store `access` writes: a gather
+// along it.
 static bool is_of_row(const placer *b, const tni_planned_kernel *k, int i, int access)
 {
     const tni_access_binding *s = &k->source[i];
@@ -523,8 +529,9 @@ static bool is_of_row(const placer *b, const tni_planned_kernel *k, int i, int a
            x[r] == 0 && x[TNI_AXES] == y[r];
 }
 
-// Whether rows are long enough for several warps, whose reductions wait for all of them, and begin at
-// multiples of 16 bytes, so that no thread loads an element with its own that another one stores.
+// Whether rows are long enough for several warps, whose reductions wait for all of them, and begin
+// at multiples of 16 bytes, so that no thread loads an element with its own that another one
+// stores.
 static bool has_long_rows(const placer *b, const tni_planned_kernel *k, int access)
 {
     const tni_kernel *x = k->kernel;
@@ -535,10 +542,10 @@ static bool has_long_rows(const placer *b, const tni_planned_kernel *k, int acce
     return k->launch.stride[access][x->np] == 1;
 }
 
-// Whether a kernel with reductions has read a row of buffer `from` before it stores `access` there, as the
-// gradient of cross-entropy is stored over the logits: the store is the only one of elements, in the last
-// loop, which loads just the element that it stores; other loads are of the row and come before all
-// reductions, for which the threads of a row wait; and no column is folded.
+// Whether a kernel with reductions has read a row of buffer `from` before it stores `access` there,
+// as the gradient of cross-entropy is stored over the logits: the store is the only one of
+// elements, in the last loop, which loads just the element that it stores; other loads are of the
+// row and come before all reductions, for which the threads of a row wait; and no column is folded.
 static bool is_row_read_before(const placer *b, const tni_planned_kernel *k, int from, int access)
 {
     const tni_kernel *x = k->kernel;
@@ -569,7 +576,8 @@ static int store_of(const tni_planned_kernel *k, int32_t seed)
     return -1;
 }
 
-// Whether another buffer of the kernel is in the place of buffer i, as the sources of one concat are.
+// Whether another buffer of the kernel is in the place of buffer i, as the sources of one concat
+// are.
 static bool is_shared(const placer *b, const tni_planned_kernel *k, int i)
 {
     for (int j = 0; j < k->kernel->nbuffer; j++) {
@@ -588,10 +596,10 @@ static bool call_reads(const placer *b, const tni_planned_kernel *k, int32_t at)
     return false;
 }
 
-// Whether the result that a kernel stores by `access` may overwrite its buffer i: a value of the arena that the
-// kernel reads last, equally large and of the same dtype, read at the points where the result is written.
-// Other kernels with reductions than those of is_row_read_before may read an element again after the result is
-// written.
+// Whether the result that a kernel stores by `access` may overwrite its buffer i: a value of the
+// arena that the kernel reads last, equally large and of the same dtype, read at the points where
+// the result is written. Other kernels with reductions than those of is_row_read_before may read an
+// element again after the result is written.
 static bool may_overwrite(const placer *b, const tni_planned_kernel *k, int32_t seed, size_t step,
                           int i, int access)
 {
@@ -608,9 +616,9 @@ static bool may_overwrite(const placer *b, const tni_planned_kernel *k, int32_t 
                              : is_point_read_before(b, k, i, access);
 }
 
-// Returns a value of the arena that a kernel's result may overwrite, -1 if there is none: the result of the call
-// that runs with it before all others, since a library that does both writes that to no memory, and what else it reads
-// while it writes is best left alone.
+// Returns a value of the arena that a kernel's result may overwrite, -1 if there is none: the
+// result of the call that runs with it before all others, since a library that does both writes
+// that to no memory, and what else it reads while it writes is best left alone.
 // Not if values are inspected, since the inspection looks at an op's inputs after it ran.
 static int64_t find_dying_value(const placer *b, const tni_planned_kernel *k, int32_t seed,
                                 size_t step)
@@ -633,8 +641,8 @@ static int64_t input_of_buffer(const placer *b, const tni_planned_kernel *k, int
     return b->plan->place[at].where == TNI_INPUT ? (int64_t)b->plan->place[at].root : -1;
 }
 
-// Whether the kernel of a step reads an input's buffer last, and only by its buffer i. Other inputs in
-// the same buffer count too: parameters of one optimizer block share one.
+// Whether the kernel of a step reads an input's buffer last, and only by its buffer i. Other inputs
+// in the same buffer count too: parameters of one optimizer block share one.
 static bool is_last_reader(const placer *b, const tni_planned_kernel *k, int i, int64_t input,
                            size_t step)
 {
@@ -658,11 +666,11 @@ static int64_t elements_at(const placer *b, int32_t at)
     return tni_node_count(at < 0 ? b->g->input[~at].n : b->g->item[at].n);
 }
 
-// Returns the buffer of a kernel that holds an input which dies with this step, so that a result that
-// outlives the evaluation may overwrite it and keep its buffer, as a parameter's new value overwrites
-// the old one; -1 if there is none. The same conditions as for a value of the arena, and no step may
-// fail from here on and need the old value back. Step 0 takes none: last_read is 0 there both for an input that
-// it reads and for one that no step reads.
+// Returns the buffer of a kernel that holds an input which dies with this step, so that a result
+// that outlives the evaluation may overwrite it and keep its buffer, as a parameter's new value
+// overwrites the old one; -1 if there is none. The same conditions as for a value of the arena, and
+// no step may fail from here on and need the old value back. Step 0 takes none: last_read is 0
+// there both for an input that it reads and for one that no step reads.
 static int find_donor(const placer *b, const tni_planned_kernel *k, int32_t seed, size_t step)
 {
     const tni_kernel *x      = k->kernel;
@@ -693,8 +701,8 @@ static void use_donor(placer *b, const tni_planned_kernel *k, int32_t seed, int 
         if (b->g->input[j].n->buf == buf) b->reused[b->g->count + j] = true;
 }
 
-// Places a seed of a kernel by the rules above: in a donor, over a dying value, or in a place of its
-// own.
+// Places a seed of a kernel by the rules above: in a donor, over a dying value, or in a place of
+// its own.
 static void place_result(placer *b, const tni_planned_kernel *k, int32_t seed, size_t step)
 {
     tni_place *p    = &b->plan->place[seed];

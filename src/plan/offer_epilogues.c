@@ -1,34 +1,36 @@
 // Library calls and their epilogues: how a product gets its bias and activation.
 //
 // A kernel that reads the result of a library call element by element, as a bias, an activation, a
-// residual or an addition to a gradient does, becomes one step with the call if the device takes the
-// two. For each kernel, in the order of steps (find_call):
+// residual or an addition to a gradient does, becomes one step with the call if the device takes
+// the two. For each kernel, in the order of steps (find_call):
 //
-// 1. it must be the first reader of the result of a LIBRARY op of one output, and read it at the same
-//    position that it computes (is_elementwise)
-// 2. the two must fit into one step: everything else the kernel reads is computed before the call, or
-//    the call can wait until the kernel runs without more memory
+// 1. it must be the first reader of the result of a LIBRARY op of one output, and read it at the
+//    same position that it computes (is_elementwise)
+// 2. the two must fit into one step: everything else the kernel reads is computed before the call,
+//    or the call can wait until the kernel runs without more memory
 // 3. tni_epilogue_of (kernel/epilogue.c) describes the kernel as scale, residual, bias, activation,
 //    column sum
-// 4. the device answers limits->takes: the cpu takes any such kernel without tails behind a product or
-//    convolution, and runs it on each finished part of the result while that is in the cache; cuda takes
-//    what cuBLASLt or cuDNN has an epilogue for, and what can be the ending of a kernel of its own
-//    (kernel/ending.h), which may have tails that add up columns: a batch norm's statistics
+// 4. the device answers limits->takes: the cpu takes any such kernel without tails behind a product
+//    or convolution, and runs it on each finished part of the result while that is in the cache;
+//    cuda takes what cuBLASLt or cuDNN has an epilogue for, and what can be the ending of a kernel
+//    of its own (kernel/ending.h), which may have tails that add up columns: a batch norm's
+//    statistics
 //
-// The kernel then has call_item set, the call's own step is dropped, and engine/evaluate.c runs both
-// by run_with_epilogue. What a device does not take remains two steps. docs/adding-a-library-call.md
-// has the rest.
+// The kernel then has call_item set, the call's own step is dropped, and engine/evaluate.c runs
+// both by run_with_epilogue. What a device does not take remains two steps.
+// docs/adding-a-library-call.md has the rest.
 //
-// Then the kernel right before such a step is offered with it, if it makes the call's first operand element by element, as a
-// normalization, an activation and a residual do (offer_prologue). It remains a step of its own, which launches nothing:
-// the call gets it as its prologue, and computes it while it reads the operand, or launches it first, whichever is faster.
+// Then the kernel right before such a step is offered with it, if it makes the call's first operand
+// element by element, as a normalization, an activation and a residual do (offer_prologue). It
+// remains a step of its own, which launches nothing: the call gets it as its prologue, and computes
+// it while it reads the operand, or launches it first, whichever is faster.
 #include "plan/fuse.h"
 
 static const uint32_t      NOT_YET = UINT32_MAX;
 static const tni_plan_step NO_STEP = INT32_MIN;
 
-// By item: the step that makes it, kept current as steps move; and the first and last steps that read
-// it, as they were before any step moved.
+// By item: the step that makes it, kept current as steps move; and the first and last steps that
+// read it, as they were before any step moved.
 typedef struct {
     const tni_fusion *f;
     tni_plan         *p;
@@ -70,8 +72,8 @@ static void find_item_steps(offers *c)
 }
 
 // Whether an access reads element k at point k of the domain, in order and all of it. So the first
-// rows of the kernel need only the first elements of the result, and it can run on each part of that
-// as soon as it is computed.
+// rows of the kernel need only the first elements of the result, and it can run on each part of
+// that as soon as it is computed.
 static bool is_elementwise(const tni_fusion *f, const tni_planned_kernel *k, int access)
 {
     const tni_access_binding *s    = &k->source[access];
@@ -86,8 +88,8 @@ static bool is_elementwise(const tni_fusion *f, const tni_planned_kernel *k, int
     return step == tni_node_count(f->g->item[s->place].n) && !l->stride[access][TNI_AXES];
 }
 
-// Whether an access reads the first row of the result at every row of the domain, as a batch norm's statistics do, which
-// are of differences to it.
+// Whether an access reads the first row of the result at every row of the domain, as a batch norm's
+// statistics do, which are of differences to it.
 static bool is_first_row(const tni_fusion *f, const tni_planned_kernel *k, int access)
 {
     const tni_access_binding *s = &k->source[access];
@@ -133,8 +135,8 @@ static bool can_run_early(const offers *c, const tni_planned_kernel *k, int32_t 
     return true;
 }
 
-// Whether running the call where the kernel is takes no more memory: its sources are kept longer, its
-// result shorter.
+// Whether running the call where the kernel is takes no more memory: its sources are kept longer,
+// its result shorter.
 static bool can_run_late(const offers *c, int32_t item, size_t step)
 {
     const tni_graph *g    = c->f->g;
@@ -175,8 +177,8 @@ static bool device_takes(const offers *c, tni_planned_kernel *k, int buffer, siz
     return ask_device(c, n, o);
 }
 
-// Returns the call that the kernel of a step can join, the one made last if there are several; -1 if there
-// is none.
+// Returns the call that the kernel of a step can join, the one made last if there are several; -1
+// if there is none.
 static int32_t find_call(const offers *c, tni_planned_kernel *k, size_t step, tni_offer *offer)
 {
     int32_t best = -1;
@@ -243,7 +245,8 @@ static void make_offers(offers *c)
 
 // ---- prologues ---------------------------------------------------------------------------------
 
-// Returns the kernel of a step that maps elements to those of one result, and nothing else; NULL if it has none.
+// Returns the kernel of a step that maps elements to those of one result, and nothing else; NULL if
+// it has none.
 static tni_planned_kernel *find_map(const tni_plan *p, uint32_t step)
 {
     tni_planned_kernel *k      = p->step[step] < 0 ? &p->kernel[~p->step[step]] : NULL;
@@ -260,8 +263,8 @@ static bool reads_item(const offers *c, const tni_planned_kernel *k, int32_t ite
     return false;
 }
 
-// Returns the item that the call of step t reads as its first operand, all of it in order, if neither its other operands nor
-// the kernel behind it read it, nor anything before; -1 otherwise.
+// Returns the item that the call of step t reads as its first operand, all of it in order, if
+// neither its other operands nor the kernel behind it read it, nor anything before; -1 otherwise.
 static int32_t find_operand(const offers *c, const tni_planned_kernel *k, size_t t)
 {
     const tni_graph *g    = c->f->g;
@@ -278,8 +281,8 @@ static int32_t find_operand(const offers *c, const tni_planned_kernel *k, size_t
     return reads_item(c, k, item) ? -1 : item;
 }
 
-// Lets the kernel that makes the operand of step t's call be launched by the call, if the device takes that and it is the
-// step right before.
+// Lets the kernel that makes the operand of step t's call be launched by the call, if the device
+// takes that and it is the step right before.
 static void offer_prologue(offers *c, size_t t)
 {
     tni_planned_kernel *k    = c->p->step[t] < 0 ? &c->p->kernel[~c->p->step[t]] : NULL;

@@ -1,14 +1,15 @@
-// The order of units: each after those whose results it reads, otherwise by first item, which is the
-// recorded order and keeps lifetimes short. This is also where it becomes known which values are in
-// memory: all that another unit reads (mark_in_memory). A collective begins as early as it can, since it runs beside
-// what comes after it: what the first one needs comes first, then what the second needs besides, and so on. So the gradient of
-// a weight is computed before that of the layer's input, where it completes a bucket. What reads a result of one
-// comes last, since it waits.
+// The order of units: each after those whose results it reads, otherwise by first item, which is
+// the recorded order and keeps lifetimes short. This is also where it becomes known which values
+// are in memory: all that another unit reads (mark_in_memory). A collective begins as early as it
+// can, since it runs beside what comes after it: what the first one needs comes first, then what
+// the second needs besides, and so on. So the gradient of a weight is computed before that of the
+// layer's input, where it completes a bucket. What reads a result of one comes last, since it
+// waits.
 #include "ops/collective.h"
 #include "plan/fuse.h"
 
-// A topological sort in progress. waits: the units a unit still waits for; the readers of unit i are
-// list[first[i + 1] .. first[i + 2]); ready is a binary heap by turn and first item.
+// A topological sort in progress. waits: the units a unit still waits for; the readers of unit i
+// are list[first[i + 1] .. first[i + 2]); ready is a binary heap by turn and first item.
 typedef struct {
     tni_fusion *f;
     uint32_t   *waits, *first, *list, *ready;
@@ -45,7 +46,8 @@ static bool is_collective(const tni_fusion *f, size_t unit)
     return u->item >= 0 && tni_node_is_collective(f->g->item[u->item].n);
 }
 
-// The turn of a unit that no collective needs: as soon as what it reads is there; last, if it would wait for a collective.
+// The turn of a unit that no collective needs: as soon as what it reads is there; last, if it would
+// wait for a collective.
 static uint32_t turn_of(const unit_sort *s, uint32_t unit)
 {
     const tni_unit *u    = &s->f->unit[unit];
@@ -98,8 +100,9 @@ static void merge_deps(const tni_fusion *f, tni_unit *u)
     u->deps = kept;
 }
 
-// Gives a collective and all that it needs its turn, except what earlier ones need. Units of collectives are in recorded
-// order. The heap, which is empty, has those whose dependencies are not looked at yet.
+// Gives a collective and all that it needs its turn, except what earlier ones need. Units of
+// collectives are in recorded order. The heap, which is empty, has those whose dependencies are not
+// looked at yet.
 static void take_turn(unit_sort *s, uint32_t unit)
 {
     const tni_fusion *f    = s->f;
@@ -141,8 +144,9 @@ static void find_readers(unit_sort *s)
     }
 }
 
-// Marks what has to be in memory beside the values decided so far: results of calls, sources of calls,
-// and every value that a unit loads. A reduction that only its own kernel reads stays out of memory.
+// Marks what has to be in memory beside the values decided so far: results of calls, sources of
+// calls, and every value that a unit loads. A reduction that only its own kernel reads stays out of
+// memory.
 static void mark_in_memory(tni_fusion *f)
 {
     for (size_t i = 0; i < f->units; i++) {
@@ -196,8 +200,8 @@ static bool sort_units(unit_sort *s, tni_plan *p)
     return ok && s->taken == s->units;
 }
 
-// Allocates the lists of the sort and of the plan, marks what is in memory, then sorts. The number of
-// kernels is an upper bound, since merged units are counted too.
+// Allocates the lists of the sort and of the plan, marks what is in memory, then sorts. The number
+// of kernels is an upper bound, since merged units are counted too.
 bool tni_order_units(tni_fusion *f, tni_plan *p)
 {
     tni_heap *h     = &f->g->cx->heap;

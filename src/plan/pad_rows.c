@@ -1,16 +1,17 @@
 // Gaps between the rows of a matrix in memory.
 //
-// A network's logits may have 50257 columns. In bf16 their rows would begin at any even address, and a
-// product that reads or writes such rows, by 2 bytes at a time instead of 16, takes half as long
-// again. So a temporary that a product reads or writes gets rows that begin at multiples of
-// limits->row_bytes, with a gap behind each. Its node is row-major as before: only the plan knows, by
-// the pitch of its place, the strides of the kernels' accesses and those of the calls' arguments.
+// A network's logits may have 50257 columns. In bf16 their rows would begin at any even address,
+// and a product that reads or writes such rows, by 2 bytes at a time instead of 16, takes half as
+// long again. So a temporary that a product reads or writes gets rows that begin at multiples of
+// limits->row_bytes, with a gap behind each. Its node is row-major as before: only the plan knows,
+// by the pitch of its place, the strides of the kernels' accesses and those of the calls'
+// arguments.
 //
 //   node (32768, 50257), strides (50257, 1)    in memory: strides (50264, 1)
 //
-// The sources of a concat along an inner axis are rows with gaps too, if they are computed into it: of
-// the gradients of queries, keys and values, each (B, T, H, D), joined to (B, T, 3 H, D), the rows of
-// H D elements begin 3 H D apart.
+// The sources of a concat along an inner axis are rows with gaps too, if they are computed into it:
+// of the gradients of queries, keys and values, each (B, T, H, D), joined to (B, T, 3 H, D), the
+// rows of H D elements begin 3 H D apart.
 //
 // Everything that touches such a value must be a product or a kernel that goes along whole rows or
 // stays in one: a kernel over all elements in one run, a concat or an assignment that shares memory
@@ -19,8 +20,8 @@
 
 #include <string.h>
 
-// Rows below this many bytes stay as they are: the gap, up to 15 bytes, would be a notable share, and
-// products with so few columns are limited by their latency.
+// Rows below this many bytes stay as they are: the gap, up to 15 bytes, would be a notable share,
+// and products with so few columns are limited by their latency.
 enum { ROW_BYTES_LEAST = 512 };
 
 // Rows of `row` elements that begin `pitch` elements apart.
@@ -44,8 +45,9 @@ static bool pad_layout(rows r, int axes, const int64_t *size, int64_t *stride, i
     return reach < r.row;
 }
 
-// Pads an access of a kernel. The offset of the view that it reads is added in each run, and must be 0;
-// an index may reach as far as it has values. False, with nothing changed, if it cannot be padded.
+// Pads an access of a kernel. The offset of the view that it reads is added in each run, and must
+// be 0; an index may reach as far as it has values. False, with nothing changed, if it cannot be
+// padded.
 static bool pad_access(const tni_graph *g, tni_planned_kernel *k, int a, rows r)
 {
     tni_access_binding *s    = &k->source[a];
@@ -63,15 +65,16 @@ static bool pad_access(const tni_graph *g, tni_planned_kernel *k, int a, rows r)
     return true;
 }
 
-// Pads an argument whose node n, a view of a padded value or the value itself, begins with its base.
+// Pads an argument whose node n, a view of a padded value or the value itself, begins with its
+// base.
 static bool pad_strides(const tni_node *n, rows r, tni_arg *arg)
 {
     int64_t none = 0;
     return tni_offset_of(n) == 0 && pad_layout(r, arg->rank, arg->size, arg->stride, &none);
 }
 
-// Returns the rows of an item if they should have gaps: a temporary whose rows are long enough and begin
-// at odd places. pitch is 0 otherwise.
+// Returns the rows of an item if they should have gaps: a temporary whose rows are long enough and
+// begin at odd places. pitch is 0 otherwise.
 static rows rows_of(const tni_graph *g, const tni_limits *limits, int32_t i)
 {
     const tni_node *n    = g->item[i].n;
@@ -89,7 +92,8 @@ static bool call_takes(const tni_graph *g, int32_t call, int32_t i, rows r)
 {
     const tni_node *n       = g->item[call].n;
     bool            product = n->op == TNI_matmul;
-    // A product may have other leading axes than its node, never another last one, unless it is a vector.
+    // A product may have other leading axes than its node, never another last one, unless it is a
+    // vector.
     if (call == i && (!product || n->src[1]->size[n->src[1]->rank - 1] != r.row)) return false;
     for (uint32_t s = 0; s < n->nsrc; s++) {
         if (tni_base_of(g, n->src[s]) != i) continue;
@@ -102,8 +106,8 @@ static bool call_takes(const tni_graph *g, int32_t call, int32_t i, rows r)
     return true;
 }
 
-// Whether every access of a kernel to value i can be padded. A call that runs as one with the kernel
-// keeps its result as it is: the device accepted the two with that layout.
+// Whether every access of a kernel to value i can be padded. A call that runs as one with the
+// kernel keeps its result as it is: the device accepted the two with that layout.
 static bool kernel_takes(const tni_graph *g, tni_planned_kernel *k, int32_t i, rows r)
 {
     if (k->call_item == i || (k->call_item >= 0 && !call_takes(g, k->call_item, i, r)))
@@ -139,8 +143,8 @@ static bool all_take(const tni_graph *g, const tni_plan *p, int32_t i, rows r)
     return true;
 }
 
-// Stores value i with gaps between its rows: the kernels' accesses change here, the calls' arguments when
-// they are described.
+// Stores value i with gaps between its rows: the kernels' accesses change here, the calls'
+// arguments when they are described.
 static void pad_value(const tni_graph *g, tni_plan *p, int32_t i, rows r)
 {
     p->place[i].row   = r.row;
@@ -193,7 +197,8 @@ int64_t tni_concat_row(const tni_node *concat, const tni_node *n)
     return row;
 }
 
-// Whether a node has one reader and is not stored for another reason. Other outputs of its op hold it too.
+// Whether a node has one reader and is not stored for another reason. Other outputs of its op hold
+// it too.
 static bool has_one_reader(const tni_graph *g, const tni_node *n)
 {
     const tni_item *it   = &g->item[n->mark - 1];
@@ -202,8 +207,8 @@ static bool has_one_reader(const tni_graph *g, const tni_node *n)
     return it->edges == 1 + more && !it->why;
 }
 
-// Whether a source is the whole result of a library call that nothing else reads, and its rows are whole
-// axes of that result.
+// Whether a source is the whole result of a library call that nothing else reads, and its rows are
+// whole axes of that result.
 static bool fills_rows(const tni_graph *g, const tni_limits *limits, const tni_node *concat,
                        const tni_node *src)
 {

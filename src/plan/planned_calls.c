@@ -1,6 +1,6 @@
 // The calls of a plan: everything that is known of their arguments before they have addresses. It
-// follows from the key, so it is written once per plan; engine/evaluate.c adds the addresses in each
-// run (bind_call).
+// follows from the key, so it is written once per plan; engine/evaluate.c adds the addresses in
+// each run (bind_call).
 #include "plan/plan.h"
 
 #include <string.h>
@@ -30,8 +30,8 @@ static tni_arg result_arg(const tni_node *n)
     return a;
 }
 
-// Gives the result of a product or a reduction the rank that device.h promises: nodes may drop reduced
-// axes or the axes of a vector.
+// Gives the result of a product or a reduction the rank that device.h promises: nodes may drop
+// reduced axes or the axes of a vector.
 static void full_shape(const tni_node *n, tni_arg *out)
 {
     bool    product = tni_is_matmul(n->op);
@@ -82,7 +82,8 @@ tni_call tni_call_of(const tni_node *n, tni_arg *arg)
     return c;
 }
 
-// Notes that a step makes an item and the other outputs of its op. made[i] is 0 before item i is made.
+// Notes that a step makes an item and the other outputs of its op. made[i] is 0 before item i is
+// made.
 static void note_made(const tni_graph *g, uint32_t *made, int32_t item, size_t step)
 {
     made[item] = (uint32_t)step + 1;
@@ -100,8 +101,9 @@ static void note_step(const tni_graph *g, const tni_plan *p, uint32_t *made, siz
         if (k->seed[i] >= 0) note_made(g, made, k->seed[i], t);
 }
 
-// Returns the step that made the newest of what the kernel of step t reads, the result of its call apart; -1 if none
-// did. A value that no step makes shares the place of one that does: it counts as made just now.
+// Returns the step that made the newest of what the kernel of step t reads, the result of its call
+// apart; -1 if none did. A value that no step makes shares the place of one that does: it counts as
+// made just now.
 static int64_t newest_read(const tni_planned_kernel *k, const uint32_t *made, size_t t)
 {
     int64_t newest = -1;

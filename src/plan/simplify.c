@@ -1,9 +1,9 @@
 // The matcher of simplify.def, and its rules as data.
 //
-// A pattern is kept in prefix form, one byte for an op or a letter: where(logical_not(x), y, z) is the
-// bytes where, logical_not, x, y, z. Ops nest once, so that matching walks at most seven bytes. Rules
-// of one op are neighbours in the table, and a byte string of the outer ops finds the first of them
-// with one memchr.
+// A pattern is kept in prefix form, one byte for an op or a letter: where(logical_not(x), y, z) is
+// the bytes where, logical_not, x, y, z. Ops nest once, so that matching walks at most seven bytes.
+// Rules of one op are neighbours in the table, and a byte string of the outer ops finds the first
+// of them with one memchr.
 #include "plan/simplify.h"
 
 #include <string.h>
@@ -48,9 +48,9 @@ static bool is_rounded(const tni_unit *u, int v)
     return !narrow || i->code == TNI_I_LOAD || i->code == TNI_I_CAST || i->code == TNI_I_NUMBER;
 }
 
-// Whether the inner cast of cast(cast(x)) can go: its dtype holds every value of x. Two cases keep it:
-// a cast back to x's own dtype rounds x if nothing has rounded it; and an integer that becomes a
-// narrower one wraps, but saturates if it comes by way of a float.
+// Whether the inner cast of cast(cast(x)) can go: its dtype holds every value of x. Two cases keep
+// it: a cast back to x's own dtype rounds x if nothing has rounded it; and an integer that becomes
+// a narrower one wraps, but saturates if it comes by way of a float.
 static bool is_lossless(const tni_unit *u, const tni_ins *i, int v)
 {
     tn_dtype from = dtype_of(u, v), by = dtype_of(u, i->a), to = (tn_dtype)i->dtype;
@@ -71,7 +71,8 @@ static bool has_no_fraction(const tni_unit *u, int v)
            i->op == TNI_sign;
 }
 
-// Whether the condition of a rule holds for instruction i and the values that the letters stand for.
+// Whether the condition of a rule holds for instruction i and the values that the letters stand
+// for.
 static bool applies(condition when, const tni_unit *u, const tni_ins *i, const int16_t *value)
 {
     int      v  = value[0];
@@ -116,8 +117,8 @@ static inline bool binds(int16_t *value, int letter, int v)
     return *old == v;
 }
 
-// Matches value v against the op over letters at p. Returns the bytes of the pattern, 0 if it does not
-// match.
+// Matches value v against the op over letters at p. Returns the bytes of the pattern, 0 if it does
+// not match.
 static int matches_op(const tni_unit *u, const uint8_t *p, int v, int16_t *value)
 {
     const tni_ins *i          = &u->value[v].ins;
@@ -223,8 +224,8 @@ static int find_rule(int from, const tni_unit *u, const tni_ins *i, int16_t *val
     return k < RULES && outer[k] == op_of(i) ? k : RULES;
 }
 
-// Applies rules until none fits. Every rule leaves fewer instructions, or an op nearer to the front of
-// ops.def, or operands in order, so this ends.
+// Applies rules until none fits. Every rule leaves fewer instructions, or an op nearer to the front
+// of ops.def, or operands in order, so this ends.
 int tni_simplify(const tni_unit *u, tni_ins *i, bool *drops_reads)
 {
     int16_t        value[LETTERS];

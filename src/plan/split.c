@@ -4,8 +4,9 @@
 //
 // A cut goes behind one of the kernel's items. The seeds up to that item and the item itself, which
 // becomes stored if it was inlined, make the first half, the other seeds the second. Items are in
-// topological order, so the first half needs nothing of the second. Each half gets a new number as its
-// partition; fusion joins only items of one partition, so planning the graph again gives two kernels.
+// topological order, so the first half needs nothing of the second. Each half gets a new number as
+// its partition; fusion joins only items of one partition, so planning the graph again gives two
+// kernels.
 #include "plan/plan.h"
 
 enum {
@@ -15,8 +16,8 @@ enum {
     MIDDLE = 8    // a cut is near the best if the larger half has 1/8 of the work more
 };
 
-// A cut of a kernel behind item `at`: the work of its larger half, in instructions, and the bytes that
-// the halves move more than the whole.
+// A cut of a kernel behind item `at`: the work of its larger half, in instructions, and the bytes
+// that the halves move more than the whole.
 typedef struct {
     int32_t at;
     int     work;
@@ -64,8 +65,8 @@ static void need_operands(const tni_ins *x, bool *needed)
 }
 
 // Finds the instructions that each half computes or reads, from the last instruction up: an
-// instruction is needed by a half if a seed of it needs it. The second half loads what the first half
-// computes, so it needs no operands of it.
+// instruction is needed by a half if a seed of it needs it. The second half loads what the first
+// half computes, so it needs no operands of it.
 static void find_halves(const tni_planned_kernel *k, int32_t at, halves *h)
 {
     *h = (halves){ .first = { false } };

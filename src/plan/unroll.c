@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-// A kernel being rewritten. to[i][r]: the new instruction that stands for instruction i at element r of a row;
-// r is 0 for instructions that do not vary along the row.
+// A kernel being rewritten. to[i][r]: the new instruction that stands for instruction i at element
+// r of a row; r is 0 for instructions that do not vary along the row.
 typedef struct {
     tni_planned_kernel *out;
     const tni_kernel   *old;

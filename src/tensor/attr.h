@@ -39,7 +39,8 @@ typedef enum {
     TNI_LOST_RELEASED      // its last tensor died
 } tni_lost_reason;
 
-// Where that was, and for a tensor that was written the number of its store, by which its name is found.
+// Where that was, and for a tensor that was written the number of its store, by which its name is
+// found.
 typedef struct {
     tni_site site;
     uint64_t store;
@@ -57,8 +58,8 @@ typedef union {
 #undef FIELD
 #undef END
 
-// A number of the program. Floats take f, integers i; where it is whole, i is the number exactly, and f
-// may have lost bits of it.
+// A number of the program. Floats take f, integers i; where it is whole, i is the number exactly,
+// and f may have lost bits of it.
 typedef struct tni_attr_num tni_num;
 
 #endif

@@ -13,15 +13,15 @@
 #include "base/heap.h"
 #include "tenon.h"
 
-// The functions of a device's memory that this folder needs. submitted, completed and wait_unused are NULL
-// if nothing runs asynchronously. submitted: a growing number for the work submitted so far, 0 for none.
-// completed: whether all work up to a number is done. wait_unused: blocks until no work uses a caller's
-// memory.
+// The functions of a device's memory that this folder needs. submitted, completed and wait_unused
+// are NULL if nothing runs asynchronously. submitted: a growing number for the work submitted so
+// far, 0 for none. completed: whether all work up to a number is done. wait_unused: blocks until no
+// work uses a caller's memory.
 //
-// arena: memory at an address that never changes, for temporaries of an evaluation. From now on it has at
-// least `bytes` bytes; *held is its size, at most `most` if it had to grow; its contents are lost. 0 bytes
-// gives all memory behind the address back. Returns NULL if the device has not that many; the function is
-// NULL if a device has no arena.
+// arena: memory at an address that never changes, for temporaries of an evaluation. From now on it
+// has at least `bytes` bytes; *held is its size, at most `most` if it had to grow; its contents are
+// lost. 0 bytes gives all memory behind the address back. Returns NULL if the device has not that
+// many; the function is NULL if a device has no arena.
 typedef struct {
     void *(*alloc)(void *state, size_t bytes);  // aligned to 64; NULL when there is none
     void (*free)(void *state, void *p);

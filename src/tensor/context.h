@@ -22,9 +22,9 @@ typedef enum {
 } tni_kind;
 
 // An object that belongs to a context besides tensors: a layer, an optimizer, a dataset, a
-// tokenizer, a file, a cache of keys, a parsed expression, a world, a model, an event file. It is the first member of the object's struct. tn_close
-// frees those that are left, newest first, before the tensors. A child layer belongs to its parent
-// and is in no list.
+// tokenizer, a file, a cache of keys, a parsed expression, a world, a model, an event file. It is
+// the first member of the object's struct. tn_close frees those that are left, newest first, before
+// the tensors. A child layer belongs to its parent and is in no list.
 typedef struct tni_owned tni_owned;
 struct tni_owned {
     tni_kind   kind;
@@ -83,12 +83,12 @@ struct tn_ctx {
     tni_engine *engine;
     uint64_t    lacks[4];  // bit set of LIBRARY ops that the device does not run: see tni_lacks
     // Asks the device about a recorded LIBRARY node; NULL if it runs it, else why not. Set by the
-    // engine. declined: the latest such answer since the last evaluation and the op, for tn_explain;
-    // "" if there was none.
+    // engine. declined: the latest such answer since the last evaluation and the op, for
+    // tn_explain; "" if there was none.
     const char *(*declines)(tn_ctx *cx, const tni_node *n);
     tni_text declined;
-    // T * S from which attention spelled out in plain ops is recognized (ops/recognize.c), 0: never;
-    // and the score programs that it made.
+    // T * S from which attention spelled out in plain ops is recognized (ops/recognize.c), 0:
+    // never; and the score programs that it made.
     int64_t          recognizes;
     tni_score       *scores;
     tni_loop        *loops;  // the bodies of loops (ops/loop.h)
@@ -98,8 +98,8 @@ struct tn_ctx {
     int64_t last_hook;
     bool    joins;  // the gradient of a body is recorded: gradients side by side are joined
     // Asks the device how a convolution that is recorded stores its images and weights, as
-    // attr.conv.channels_last says. from, to: channels of x and of the result; last: x is channels last
-    // already. Set by the engine; NULL: as x is.
+    // attr.conv.channels_last says. from, to: channels of x and of the result; last: x is channels
+    // last already. Set by the engine; NULL: as x is.
     int (*conv_order)(tn_ctx *cx, tn_dtype dt, int64_t from, int64_t to, bool last);
     // Evaluates everything pending that may still be asked for, without losing a value; set by the
     // engine. Not called while busy: in the middle of a walk or an evaluation.
@@ -137,8 +137,8 @@ static inline tn_status tni_failed(void)
 // Whether this thread can use the context now; reports the reason in the thread's slot if not.
 bool tni_ctx_ok(const tn_ctx *cx, const char *op);
 // The context of n tensors if all are non-NULL, alive and of one context; else NULL. A NULL tensor
-// is not reported after an earlier error, which probably caused it. names are those of the arguments,
-// for the message.
+// is not reported after an earlier error, which probably caused it. names are those of the
+// arguments, for the message.
 tn_ctx *tni_args(const char *op, int n, tn_tensor *const *x, const char *const *names);
 tn_ctx *tni_arg1(const char *op, tn_tensor *x, const char *name);
 // The same for functions that know complex tensors; the two above refuse them.

@@ -39,8 +39,8 @@ typedef struct {
     uint8_t     bytes, class, held, compute, number, digits;  // number: of the computing type
 } tni_dtype_facts;
 
-// A type that kernels compute in: the letter of its functions' names (o_add_f), its dtype, the dtype of its sums,
-// its C type, and the unsigned type in which its sums wrap around.
+// A type that kernels compute in: the letter of its functions' names (o_add_f), its dtype, the
+// dtype of its sums, its C type, and the unsigned type in which its sums wrap around.
 typedef struct {
     char        letter;
     uint8_t     dtype, total;
@@ -71,8 +71,9 @@ static inline bool tni_dtype_ok(tn_dtype dt)
 {
     return (unsigned)dt < TNI_DTYPES;
 }
-// Whether a dtype is of complex numbers, which only handles know: their nodes hold pairs of the part's dtype
-// (tn_tensor.complex), so complex dtypes have no row and tni_dtype_ok is false for them.
+// Whether a dtype is of complex numbers, which only handles know: their nodes hold pairs of the
+// part's dtype (tn_tensor.complex), so complex dtypes have no row and tni_dtype_ok is false for
+// them.
 static inline bool tni_is_complex(tn_dtype dt)
 {
     return dt == TN_C64 || dt == TN_C128;

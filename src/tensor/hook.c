@@ -1,8 +1,9 @@
-// The list of hooks of a context. It is short: programs look at a few gradients, so it is searched from its beginning.
+// The list of hooks of a context. It is short: programs look at a few gradients, so it is searched
+// from its beginning.
 #include "tensor/hook.h"
 
-// Takes the hook at a place of the list out of it and frees it. The program's function may call anything but a backward pass, hence the
-// list is in order before it runs.
+// Takes the hook at a place of the list out of it and frees it. The program's function may call
+// anything but a backward pass, hence the list is in order before it runs.
 static void take_out(tn_ctx *cx, tni_hook **at)
 {
     tni_hook *h = *at;
@@ -12,7 +13,8 @@ static void take_out(tn_ctx *cx, tni_hook **at)
     tni_free(&cx->heap, h);
 }
 
-// Hooks of leaves that are gone make room first, so that a program that registers one in every step keeps few.
+// Hooks of leaves that are gone make room first, so that a program that registers one in every step
+// keeps few.
 int64_t tni_hook_put(tn_ctx *cx, const char *op, tni_leaf *leaf, tni_node *n, tni_hook h)
 {
     tni_hook **last = &cx->hooks, *made = tni_alloc(&cx->heap, sizeof *made);

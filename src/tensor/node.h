@@ -55,9 +55,9 @@ typedef enum {
 // no sources to be computed from, gone. Asking for a value that needs a gone node is TN_EGONE;
 // tn_want or tn_keep beforehand avoids it.
 //
-// Regions: what a layer records that was set to be recomputed (tn_layer_recompute) carries the number
-// of that call. A backward pass reads copies of these nodes, `again`, which it records right before
-// it needs them, so that the values of the forward pass die early (grad/recompute.c).
+// Regions: what a layer records that was set to be recomputed (tn_layer_recompute) carries the
+// number of that call. A backward pass reads copies of these nodes, `again`, which it records right
+// before it needs them, so that the values of the forward pass die early (grad/recompute.c).
 //
 // Invariant: refs counts every holder; of these, `uses` are the sources of pending and done nodes,
 // `recipes` those of unstored nodes, `handles` the ones through which a user can ask, and

@@ -14,8 +14,9 @@
 #include "tensor/dtype.h"
 #include "tensor/node.h"
 
-// A running variance keeps the weight and the bias of the convolution that its batch norm was folded
-// into (ops/fold_norm.c). They are those of the values whose ids are in made_of: a write makes a new id.
+// A running variance keeps the weight and the bias of the convolution that its batch norm was
+// folded into (ops/fold_norm.c). They are those of the values whose ids are in made_of: a write
+// makes a new id.
 typedef struct {
     tn_tensor *weight, *bias;
     uint64_t   made_of[6];  // weight, bias (0: none), mean, variance, gain, shift
@@ -77,12 +78,13 @@ struct tni_origin {
 
 enum { TNI_LIVE = 0x7e40, TNI_DEAD = 0xdead };
 
-// Complex numbers are known to handles alone. The node of a complex tensor is one of real numbers with an axis more,
-// the last, of 2: the real and the imaginary part, as C's complex types have them in memory. Shapes that users see
-// leave that axis out. Nodes, plans, kernels and gradients never see complex numbers; the gradient of the pair is
-// PyTorch's, dL/dre + i dL/dim. Functions that know complex tensors take their arguments with tni_arg1_any and
-// tni_args_any; tni_arg1 and tni_args refuse them, so nothing computes on pairs by accident.
-// Invariant: the last axis of a complex handle has stride 1, the other strides and the offset are even.
+// Complex numbers are known to handles alone. The node of a complex tensor is one of real numbers
+// with an axis more, the last, of 2: the real and the imaginary part, as C's complex types have
+// them in memory. Shapes that users see leave that axis out. Nodes, plans, kernels and gradients
+// never see complex numbers; the gradient of the pair is PyTorch's, dL/dre + i dL/dim. Functions
+// that know complex tensors take their arguments with tni_arg1_any and tni_args_any; tni_arg1 and
+// tni_args refuse them, so nothing computes on pairs by accident. Invariant: the last axis of a
+// complex handle has stride 1, the other strides and the offset are even.
 //
 // A handle: a store and a view of it. It belongs to a scope and dies with that, or to owners: a
 // gradient to its leaf, a parameter to layers and optimizers. Invariant: while node is cached, the
@@ -141,8 +143,8 @@ tn_tensor *tni_wrap_low(tn_tensor *x);
 // Frees a store's copy, if it has one; and gives it one of its value as it is now.
 void tni_low_drop(tni_store *s);
 void tni_low_set(tni_store *s, tn_tensor *low);
-// Copies *f beside x's store and takes over its tensors; frees what is there. Returns false, reported,
-// when memory is out.
+// Copies *f beside x's store and takes over its tensors; frees what is there. Returns false,
+// reported, when memory is out.
 bool tni_folded_set(tn_tensor *x, const tni_folded *f);
 // Frees what is there.
 void tni_folded_drop(tn_ctx *cx, tni_store *s);
@@ -180,8 +182,8 @@ void tni_store_bind(tn_ctx *cx, tni_store *s, tni_node *n);
 void tni_store_mark_computed(tn_ctx *cx, tni_store *s);
 // The view of a handle: its own, or the whole store.
 tni_view tni_layout(const tn_tensor *x);
-// What tn_rank, tn_size and tn_count return, without their checks, for a handle known to be alive; tni_dtype is
-// the dtype of the store, which for a complex tensor is that of its parts.
+// What tn_rank, tn_size and tn_count return, without their checks, for a handle known to be alive;
+// tni_dtype is the dtype of the store, which for a complex tensor is that of its parts.
 static inline int tni_rank(const tn_tensor *x)
 {
     return (x->view ? x->view->rank : x->store->node->rank) - x->complex;

@@ -1,5 +1,5 @@
-// Checkpoints: the training state in one safetensors file, so that every tool can look into it. A file is
-// verified and read whole before the first value changes.
+// Checkpoints: the training state in one safetensors file, so that every tool can look into it. A
+// file is verified and read whole before the first value changes.
 //
 // The tensors of a file, where k counts networks, optimizers and datasets:
 //
@@ -14,21 +14,21 @@
 //   data.k                i64: seed, epoch and index of the cursor, and the number of items
 //   user                  u8: the caller's bytes
 //
-// The metadata has the format's name and version, the step, the state of the random numbers, the kind of each
-// optimizer, and a checksum of everything else: of each tensor its name, dtype, shape and bytes, and of each
-// other entry of the metadata.
+// The metadata has the format's name and version, the step, the state of the random numbers, the
+// kind of each optimizer, and a checksum of everything else: of each tensor its name, dtype, shape
+// and bytes, and of each other entry of the metadata.
 //
-// With several ranks a checkpoint is one file, which rank 0 writes, or sharded: each rank writes a part of it, and
-// the path is an index of these files, written last:
+// With several ranks a checkpoint is one file, which rank 0 writes, or sharded: each rank writes a
+// part of it, and the path is an index of these files, written last:
 //
 //   ckpt              {"metadata":{"generation":"a","ranks":"2"},"weight_map":{"rank.0":"ckpt.a.rank0of2", ...}}
 //   ckpt.a.rank0of2   the metadata, all numbers, and this rank's parts
 //   ckpt.a.rank1of2   net.0.w[512,300]@76800 ...
 //
-// A tensor is in one of the files, or in slices of its elements in row-major order; a slice's name has the shape of the whole
-// and its first element. Slices are joined by these names, so the number of ranks may be another one, and the ranks need
-// not have the parts that they wrote. The next checkpoint is of generation b, so the one before is complete until
-// its index is replaced.
+// A tensor is in one of the files, or in slices of its elements in row-major order; a slice's name
+// has the shape of the whole and its first element. Slices are joined by these names, so the number
+// of ranks may be another one, and the ranks need not have the parts that they wrote. The next
+// checkpoint is of generation b, so the one before is complete until its index is replaced.
 #include "base/json.h"
 #include "dist/world.h"
 #include "io/file.h"
@@ -50,8 +50,8 @@
 
 enum { ENTRIES = 6 + TN_MAX_CHECKPOINT, KEY = 16 };  // six of their own, and a kind per optimizer
 
-// Pairs of key and value, as tn_file_write takes them. pair points into key and text, which the struct
-// owns, so it must not be copied.
+// Pairs of key and value, as tn_file_write takes them. pair points into key and text, which the
+// struct owns, so it must not be copied.
 typedef struct {
     int         n;
     char        key[ENTRIES][KEY], text[ENTRIES][32];
@@ -81,8 +81,8 @@ static void add_u64(metadata *m, const char *key, uint64_t v)
     add_text(m, key, text);
 }
 
-// Lists what a file says about itself: what it is, its scalars, and the kind of each optimizer, so that
-// a state of Adam is never loaded into SGD.
+// Lists what a file says about itself: what it is, its scalars, and the kind of each optimizer, so
+// that a state of Adam is never loaded into SGD.
 static void describe_snapshot(const tni_snapshot *s, metadata *m)
 {
     char key[KEY];
@@ -120,8 +120,8 @@ static char *slice_name(const tni_snapshot *s, const tni_piece *p, int64_t at)
     return tni_join_names(s->cx, s->op, p->name, shape.s);
 }
 
-// Leaves of a piece what this rank writes: its slice, and of pieces that are too small to be cut those that fall to
-// it. Rank 0 writes all numbers.
+// Leaves of a piece what this rank writes: its slice, and of pieces that are too small to be cut
+// those that fall to it. Rank 0 writes all numbers.
 static bool cut_piece(const tni_snapshot *s, tni_piece *p, size_t index)
 {
     enum {
@@ -183,7 +183,8 @@ static void remove_shards(const tni_snapshot *s, index_facts x)
     }
 }
 
-// Writes the index, beside its place and renamed. It names a marker of each file: a file brings all its tensors.
+// Writes the index, beside its place and renamed. It names a marker of each file: a file brings all
+// its tensors.
 static bool write_index(const tni_snapshot *s, index_facts x)
 {
     const char     *slash = strrchr(s->path, '/'), *last = slash ? slash + 1 : s->path;
@@ -266,8 +267,8 @@ static bool join_sums(const tni_snapshot *s, contents *c, index_facts *x)
     return true;
 }
 
-// Whether rank 0 sees the files of all ranks, before it writes an index of them. A file system of several machines may show them
-// a moment later.
+// Whether rank 0 sees the files of all ranks, before it writes an index of them. A file system of
+// several machines may show them a moment later.
 static bool find_shards(const tni_snapshot *s, index_facts x)
 {
     enum { PAUSE = 50, PAUSES = 40 };  // ms; two seconds for all
@@ -285,8 +286,8 @@ static bool find_shards(const tni_snapshot *s, index_facts x)
     return ok;
 }
 
-// Every rank writes its file, and when all have, rank 0 the index. Before that, files of a checkpoint that is none are
-// removed; afterwards it is not known whether the index is there.
+// Every rank writes its file, and when all have, rank 0 the index. Before that, files of a
+// checkpoint that is none are removed; afterwards it is not known whether the index is there.
 static bool save_shards(tni_snapshot *s, contents *c, bool ok)
 {
     index_facts x = { 0 }, old = { 0 };
@@ -315,8 +316,8 @@ static bool save_whole(tni_snapshot *s, contents *c, bool ok)
     return true;
 }
 
-// Saves a snapshot, which opened or did not. The two lists are allocated for all pieces, though those without a value
-// are left out of the file.
+// Saves a snapshot, which opened or did not. The two lists are allocated for all pieces, though
+// those without a value are left out of the file.
 static bool save_snapshot(tni_snapshot *s, bool ok)
 {
     tni_heap *h = &s->cx->heap;
@@ -342,8 +343,8 @@ static bool fail_damaged(const tni_snapshot *s, const char *why)
     return false;
 }
 
-// Reads an unsigned number of the file's metadata. Signs and blanks, which strtoull would accept, are
-// refused.
+// Reads an unsigned number of the file's metadata. Signs and blanks, which strtoull would accept,
+// are refused.
 static bool read_u64(const tni_snapshot *s, tn_file *f, const char *key, uint64_t *v)
 {
     const char *text = tn_file_meta(f, key);
@@ -386,8 +387,8 @@ static bool kinds_fit(const tni_snapshot *s, tn_file *f)
     return true;
 }
 
-// Compares the checksum in the metadata with that of the file's contents. It guards against damage, not
-// against forgery.
+// Compares the checksum in the metadata with that of the file's contents. It guards against damage,
+// not against forgery.
 static bool verify_checksum(tni_snapshot *s, tn_file *f)
 {
     char        text[TNI_SUM_TEXT];
@@ -398,7 +399,8 @@ static bool verify_checksum(tni_snapshot *s, tn_file *f)
     return fail_damaged(s, "it is damaged: its checksum does not agree");
 }
 
-// Returns the piece of which a tensor of the file is a slice; the number of pieces if there is none.
+// Returns the piece of which a tensor of the file is a slice; the number of pieces if there is
+// none.
 static size_t find_slice(tni_snapshot *s, const char *name)
 {
     const char *at = strrchr(name, '@'), *shape = strrchr(name, '[');
@@ -413,10 +415,10 @@ static bool is_marker(const char *name)
     return !strncmp(name, "rank.", 5);
 }
 
-// Finds for each piece its tensor in the file. Parameters, buffers and the optimizer's numbers must be
-// there. A state or a gradient may be missing: the parameter had none when the file was written. The
-// caller's bytes may be in the file without being asked for. A tensor that no piece has a name for is
-// an error.
+// Finds for each piece its tensor in the file. Parameters, buffers and the optimizer's numbers must
+// be there. A state or a gradient may be missing: the parameter had none when the file was written.
+// The caller's bytes may be in the file without being asked for. A tensor that no piece has a name
+// for is an error.
 static bool match_pieces(tni_snapshot *s, tn_file *f)
 {
     tni_misfits missing = { 0 }, unknown = { 0 };
@@ -436,8 +438,8 @@ static bool match_pieces(tni_snapshot *s, tn_file *f)
     return tni_names_fit(s->cx, s->op, s->path, &missing, &unknown, "") == TN_OK;
 }
 
-// Copies the slices of a piece, one after the other, to `to`. Returns false, reported, if one is missing: by its name, so
-// that another shape shows.
+// Copies the slices of a piece, one after the other, to `to`. Returns false, reported, if one is
+// missing: by its name, so that another shape shows.
 static bool copy_slices(const tni_snapshot *s, tn_file *f, const tni_piece *p, char *to,
                         int64_t count, size_t size)
 {
@@ -457,7 +459,8 @@ static bool copy_slices(const tni_snapshot *s, tn_file *f, const tni_piece *p, c
     return true;
 }
 
-// Returns a tensor of the file whose slices are in several places, as one; NULL, reported, on failure.
+// Returns a tensor of the file whose slices are in several places, as one; NULL, reported, on
+// failure.
 static tn_tensor *join_slices(const tni_snapshot *s, tn_file *f, const tni_piece *p)
 {
     tni_view              v     = tni_layout(p->t);
@@ -476,10 +479,10 @@ static tn_tensor *join_slices(const tni_snapshot *s, tn_file *f, const tni_piece
     return t;
 }
 
-// Returns the tensor of the file for a piece, if it has the piece's dtype and shape; NULL, reported, if
-// not. State and gradients of another float dtype are accepted, and cast by the caller: files of earlier
-// versions keep the state of f16 and bf16 parameters in the parameter's dtype, and a program may have cast
-// its parameters since the file was written.
+// Returns the tensor of the file for a piece, if it has the piece's dtype and shape; NULL,
+// reported, if not. State and gradients of another float dtype are accepted, and cast by the
+// caller: files of earlier versions keep the state of f16 and bf16 parameters in the parameter's
+// dtype, and a program may have cast its parameters since the file was written.
 static tn_tensor *open_fitting(const tni_snapshot *s, tn_file *f, const tni_piece *p)
 {
     bool         numbers = p->kind == TNI_PIECE_NUMBERS;
@@ -558,8 +561,8 @@ static bool same_file(const tni_snapshot *s)
     return tni_refuse(s->cx, TN_EIO, "%s: %.120s: %s", s->op, s->path, why.s);
 }
 
-// Loads in an order that keeps the training state whole, on all ranks: tni_snapshot_put, the last step, changes all
-// or nothing.
+// Loads in an order that keeps the training state whole, on all ranks: tni_snapshot_put, the last
+// step, changes all or nothing.
 static bool load_snapshot(tni_snapshot *s, bool ok)
 {
     return all_well(s, ok && read_snapshot(s)) && same_file(s) && tni_snapshot_put(s);
@@ -577,8 +580,8 @@ static bool world_ok(const tni_snapshot *s)
     return cx == s->cx;
 }
 
-// Runs save or load over a snapshot of c, in a scope of its own and without gradients. A rank whose snapshot cannot be
-// listed says so to the others.
+// Runs save or load over a snapshot of c, in a scope of its own and without gradients. A rank whose
+// snapshot cannot be listed says so to the others.
 static tn_status with_snapshot(tni_snapshot *s, bool (*f)(tni_snapshot *s, bool ok))
 {
     if (!tni_ctx_ok(s->cx, s->op)) return tni_failed();

@@ -6,16 +6,16 @@
 #include <stdio.h>
 #include <string.h>
 
-// Multiplying by the golden ratio's bits spreads every bit upwards, and the shift brings high bits down
-// again, so that the order of a and b counts. The constants are part of the file format.
+// Multiplying by the golden ratio's bits spreads every bit upwards, and the shift brings high bits
+// down again, so that the order of a and b counts. The constants are part of the file format.
 uint64_t tni_sum_join(uint64_t a, uint64_t b)
 {
     a = (a ^ b) * 0x9e3779b97f4a7c15u;
     return a ^ (a >> 29);
 }
 
-// Sums eight bytes at a time, little-endian. The last ones are padded with zeros; since the sum starts
-// from the length, padding does not equal zeros in the data.
+// Sums eight bytes at a time, little-endian. The last ones are padded with zeros; since the sum
+// starts from the length, padding does not equal zeros in the data.
 uint64_t tni_sum_bytes(const void *data, size_t n)
 {
     const unsigned char *p = data;

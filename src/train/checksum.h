@@ -1,5 +1,5 @@
-// The checksum of a checkpoint: over each tensor's name, dtype, shape and bytes, and over each entry
-// of the metadata besides the checksum itself. The order in the file does not count.
+// The checksum of a checkpoint: over each tensor's name, dtype, shape and bytes, and over each
+// entry of the metadata besides the checksum itself. The order in the file does not count.
 //
 // How it is computed is part of the format: if it changed, every file written before would be taken
 // for damaged.

@@ -1,7 +1,8 @@
 // An optimizer's numbers, taken and put back by one table.
 //
-// The table's order is the file's order. A new setting goes to the end of its kind: an older file has fewer, and leaves
-// the optimizer's own. A new count changes the format's version, since the last one of a file is the fingerprint.
+// The table's order is the file's order. A new setting goes to the end of its kind: an older file
+// has fewer, and leaves the optimizer's own. A new count changes the format's version, since the
+// last one of a file is the fingerprint.
 #include "train/numbers.h"
 
 #include "train/checksum.h"
@@ -74,8 +75,8 @@ static void take_table(const tn_optim *o, double *setting, int64_t *count)
     }
 }
 
-// The reverse of take_table. A number that its member's type cannot hold is converted and so changed;
-// tni_numbers_wrong finds such numbers first.
+// The reverse of take_table. A number that its member's type cannot hold is converted and so
+// changed; tni_numbers_wrong finds such numbers first.
 static void put_table(tn_optim *o, const double *setting, const int64_t *count)
 {
     for (int i = 0; i < NUMBERS; i++) {

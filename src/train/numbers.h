@@ -10,8 +10,8 @@ enum {
     TNI_COUNTS         = 10
 };  // the least that a file has of settings
 
-// A copy of an optimizer's numbers, in the order of the file. group and updates belong to the struct's owner and
-// are as long as the optimizer's list of parameters.
+// A copy of an optimizer's numbers, in the order of the file. group and updates belong to the
+// struct's owner and are as long as the optimizer's list of parameters.
 typedef struct {
     double   setting[TNI_SETTINGS];
     int64_t  count[TNI_COUNTS];  // the last is a fingerprint of the parameters

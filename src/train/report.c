@@ -31,7 +31,8 @@ static void free_sample(tni_heap *h, const tni_report_sample *s)
     tni_free(h, s->prediction);
 }
 
-// Leaves no matrix, so that another can be made; names may be missing if memory ran out while they were copied.
+// Leaves no matrix, so that another can be made; names may be missing if memory ran out while they
+// were copied.
 static void free_matrix(tn_report *r)
 {
     tni_heap *h = &r->owned.cx->heap;
@@ -93,7 +94,8 @@ tni_report_curve *tni_report_find(const tn_report *r, const char *name)
     return NULL;
 }
 
-// Curves stand in the order in which they began, which is the order of their charts. NULL when memory is out.
+// Curves stand in the order in which they began, which is the order of their charts. NULL when
+// memory is out.
 static tni_report_curve *find_or_add(tn_report *r, const char *name)
 {
     tni_heap         *h = &r->owned.cx->heap;
@@ -159,8 +161,8 @@ const tni_report_pair *tni_report_pair_of(const tni_report_pairs *list, const ch
     return NULL;
 }
 
-// The text is copied before anything changes: without memory the list is as it was. A name that is there keeps its place, so
-// that a report which is continued shows settings in their old order.
+// The text is copied before anything changes: without memory the list is as it was. A name that is
+// there keeps its place, so that a report which is continued shows settings in their old order.
 bool tni_report_set(tn_report *r, const char *op, tni_report_pairs *list, const char *name,
                     const char *text, double v)
 {
@@ -192,7 +194,8 @@ static char *copy_or_null(tni_heap *h, const char *s, bool *ok)
     return copy;
 }
 
-// All copies are tried before they are judged together; a sample that lacks one of them is not counted.
+// All copies are tried before they are judged together; a sample that lacks one of them is not
+// counted.
 bool tni_report_add_sample(tn_report *r, const char *op, const char *image, tn_report_sample_opts o)
 {
     tni_heap *h = &r->owned.cx->heap;
@@ -278,7 +281,8 @@ tn_report *tn_report_open(tn_ctx *cx, const char *title)
     return tni_report_new(cx, "report_open", title);
 }
 
-// A step that came already would draw a line backwards. The program counts wrong then, which is an error of its own.
+// A step that came already would draw a line backwards. The program counts wrong then, which is an
+// error of its own.
 tn_status tn_report_scalar(tn_report *r, const char *name, int64_t step, double v)
 {
     tn_ctx *cx = tni_owned_ok("report_scalar", r, TNI_REPORT);
@@ -349,8 +353,8 @@ tn_status tn_report_sample(tn_report *r, tn_tensor *x, tn_report_sample_opts o)
     return ok ? TN_OK : tni_failed();
 }
 
-// Everything is checked before the old matrix goes. Classes without names get their numbers, so that a page always has
-// names to show.
+// Everything is checked before the old matrix goes. Classes without names get their numbers, so
+// that a page always has names to show.
 tn_status tn_report_confusion(tn_report *r, int64_t classes, const int64_t *counts,
                               const char *const *names)
 {

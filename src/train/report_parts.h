@@ -5,14 +5,16 @@
 #include "base/json.h"
 #include "tensor/context.h"
 
-// One point of a curve stands for `stride` values: their mean, lowest and highest, at the last one's step.
+// One point of a curve stands for `stride` values: their mean, lowest and highest, at the last
+// one's step.
 typedef struct {
     int64_t step;
     double  mean, low, high;
 } tni_report_point;
 
-// A curve. When it has TNI_REPORT_POINTS points, pairs are merged, so that a run of any length has a page of a size that
-// browsers show at once. Invariant: the last point has 1 .. stride values (`held`), all others stride of them.
+// A curve. When it has TNI_REPORT_POINTS points, pairs are merged, so that a run of any length has
+// a page of a size that browsers show at once. Invariant: the last point has 1 .. stride values
+// (`held`), all others stride of them.
 enum { TNI_REPORT_POINTS = 4000 };
 typedef struct {
     char             *name;
@@ -54,7 +56,8 @@ struct tn_report {
 
 // Makes an empty one; NULL, reported by the op's name.
 tn_report *tni_report_new(tn_ctx *cx, const char *op, const char *title);
-// Add to a report, without looking at arguments. False when memory is out, which is reported by the op's name.
+// Add to a report, without looking at arguments. False when memory is out, which is reported by the
+// op's name.
 bool tni_report_add(tn_report *r, const char *op, const char *name, tni_report_point p,
                     int64_t values);
 bool tni_report_set(tn_report *r, const char *op, tni_report_pairs *list, const char *name,

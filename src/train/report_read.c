@@ -1,7 +1,8 @@
-// Reading a report again: the data of its page, or the log of a run, line by line. Both come from files that others may have
-// made, so everything is checked.
+// Reading a report again: the data of its page, or the log of a run, line by line. Both come from
+// files that others may have made, so everything is checked.
 //
-// Of a page only the data count, as report_write.c describes them; style and scripts are passed over:
+// Of a page only the data count, as report_write.c describes them; style and scripts are passed
+// over:
 //
 //   <script id="data" type="application/json">
 //   {"kind":"report","title":"lenet on digits", ...}
@@ -11,8 +12,8 @@
 //
 //   {"step": 12, "epoch": 1, "loss": 2.2731, "lr": 0.001, "grad_norm": 1.34, "samples_per_s": 4810.7, "time": 0.21}
 //
-// The reader walks the text once, token by token, and fills the report as it goes; a report of a file with a fault in it is
-// freed again as a whole.
+// The reader walks the text once, token by token, and fills the report as it goes; a report of a
+// file with a fault in it is freed again as a whole.
 #include "io/mapping.h"
 #include "train/report_parts.h"
 
@@ -23,8 +24,8 @@
 static const char data_start[] = "<script id=\"data\" type=\"application/json\">",
                   data_end[]   = "</script>";
 
-// A report that is being filled from JSON. bad: something in it is not as it should be; memory: it was out, and that is
-// reported.
+// A report that is being filled from JSON. bad: something in it is not as it should be; memory: it
+// was out, and that is reported.
 typedef struct {
     tn_report *r;
     tni_json   j;
@@ -158,8 +159,8 @@ static void read_curve(reader *d)
     tni_free(&d->r->owned.cx->heap, name);
 }
 
-// In any order. A picture must be inside the page: an address elsewhere would make a page that was copied from this one ask
-// the network for it.
+// In any order. A picture must be inside the page: an address elsewhere would make a page that was
+// copied from this one ask the network for it.
 static void read_sample(reader *d)
 {
     tni_heap *h = &d->r->owned.cx->heap;

@@ -101,7 +101,8 @@ static void put_samples(tni_json_writer *w, const tn_report *r)
     tni_json_put(w, "],\n");
 }
 
-// Rows as arrays of their own, so that they can be read by eye in the file, too. null where there are no classes.
+// Rows as arrays of their own, so that they can be read by eye in the file, too. null where there
+// are no classes.
 static void put_matrix(tni_json_writer *w, const tn_report *r)
 {
     tni_json_put(w, "\"confusion\":");
@@ -122,7 +123,8 @@ static void put_matrix(tni_json_writer *w, const tn_report *r)
     tni_json_put(w, "]]}");
 }
 
-// The kind is what tells pages of runs from those of profiles and plans, which have the same form otherwise.
+// The kind is what tells pages of runs from those of profiles and plans, which have the same form
+// otherwise.
 void tni_report_json(const tn_report *r, tni_json_writer *w, bool samples)
 {
     tni_json_put(w, "{\"kind\":\"report\",");
@@ -138,7 +140,8 @@ void tni_report_json(const tn_report *r, tni_json_writer *w, bool samples)
 
 // ---- the page ----------------------------------------------------------------------------------
 
-// The script comes after what pages of runs share. The page is made in memory first, so that the file at path is the old one or the whole new one.
+// The script comes after what pages of runs share. The page is made in memory first, so that the
+// file at path is the old one or the whole new one.
 tn_status tni_report_page(tn_ctx *cx, const char *op, const char *path, const char *title,
                           const char *note, tni_json_writer *data, const char *script)
 {
@@ -162,8 +165,8 @@ tn_status tni_report_page(tn_ctx *cx, const char *op, const char *path, const ch
     return tni_failed();
 }
 
-// What the machine is, as it is when the page is written. The context's device alone is asked, since others may take long to
-// answer.
+// What the machine is, as it is when the page is written. The context's device alone is asked,
+// since others may take long to answer.
 static bool set_machine(tn_report *r, const char *op)
 {
     tn_ctx   *cx        = r->owned.cx;
@@ -183,7 +186,8 @@ static bool set_machine(tn_report *r, const char *op)
            tni_report_set(r, op, m, "written", when, NAN);
 }
 
-// The report stays as it is, and may be written again when there is more: a page of a run that goes on.
+// The report stays as it is, and may be written again when there is more: a page of a run that goes
+// on.
 tn_status tn_report_write(tn_report *r, const char *path)
 {
     static const char op[] = "report_write";

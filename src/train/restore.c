@@ -1,5 +1,5 @@
-// Values from a file, made ready and then put into tensors that are in use. Names are compared here too,
-// because weights and checkpoints report misfits in the same words.
+// Values from a file, made ready and then put into tensors that are in use. Names are compared here
+// too, because weights and checkpoints report misfits in the same words.
 #include "train/restore.h"
 
 #include <string.h>
@@ -71,8 +71,8 @@ bool tni_renames_ok(tn_ctx *cx, const char *op, int n, const char *const *pair)
     return true;
 }
 
-// Writes `to` with each star replaced by the text that its pattern's star matched, to text unless that
-// is NULL. Returns the length without the final 0, so that a first call measures.
+// Writes `to` with each star replaced by the text that its pattern's star matched, to text unless
+// that is NULL. Returns the length without the final 0, so that a first call measures.
 static size_t replace_stars(const char *to, const tni_star *star, char *text)
 {
     size_t n = 0;
@@ -120,8 +120,8 @@ bool tni_can_put(const char *op, const char *name, const tn_tensor *t)
     return false;
 }
 
-// The copy is recorded and evaluated at once, since a tensor of a file points into a mapping that is
-// closed after loading.
+// The copy is recorded and evaluated at once, since a tensor of a file points into a mapping that
+// is closed after loading.
 tn_tensor *tni_take_copy(const char *op, tn_tensor *t, tn_dtype dt)
 {
     if (!t) return NULL;

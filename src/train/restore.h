@@ -12,8 +12,8 @@ typedef struct {
 } tni_misfits;
 
 void tni_misfit(tni_misfits *m, const char *name);
-// Reports both lists, if they are not empty: names that the file lacks, and names in the file that were not
-// asked for. remedy is appended to the message.
+// Reports both lists, if they are not empty: names that the file lacks, and names in the file that
+// were not asked for. remedy is appended to the message.
 tn_status tni_names_fit(tn_ctx *cx, const char *op, const char *path, const tni_misfits *missing,
                         const tni_misfits *unknown, const char *remedy);
 
@@ -32,11 +32,11 @@ void tni_put_value(tn_tensor *t, const tn_tensor *value);
 
 // prefix and name as one text; NULL, reported by the op's name, when memory is out.
 char *tni_join_names(tn_ctx *cx, const char *op, const char *prefix, const char *name);
-// Whether n pairs of pattern and name can rename: no NULLs, and no star in a name that its pattern does
-// not have. Reports the pair.
+// Whether n pairs of pattern and name can rename: no NULLs, and no star in a name that its pattern
+// does not have. Reports the pair.
 bool tni_renames_ok(tn_ctx *cx, const char *op, int n, const char *const *pair);
-// The name that the first fitting pair gives, or the name itself, as a new text; NULL, reported by the
-// op's name, when memory is out.
+// The name that the first fitting pair gives, or the name itself, as a new text; NULL, reported by
+// the op's name, when memory is out.
 char *tni_rename(tn_ctx *cx, const char *op, int n, const char *const *pair, const char *name);
 
 #endif

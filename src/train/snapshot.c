@@ -1,8 +1,8 @@
 // Listing the training state, taking it, and putting it back.
 //
-// Saving lists the pieces, takes their values and writes them. Loading lists the pieces of the same objects,
-// finds each in the file by its name, reads it beside the training state, and puts all of them at the end.
-// So the list is the one place that says what a checkpoint contains.
+// Saving lists the pieces, takes their values and writes them. Loading lists the pieces of the same
+// objects, finds each in the file by its name, reads it beside the training state, and puts all of
+// them at the end. So the list is the one place that says what a checkpoint contains.
 #include "train/snapshot.h"
 
 #include "train/restore.h"
@@ -57,8 +57,8 @@ static bool add_net(tni_snapshot *s, int k)
     return ok;
 }
 
-// Adds the states and the gradient of one parameter. A master and an average are listed even if none is kept here, so
-// that a file written with them can be loaded by an optimizer without.
+// Adds the states and the gradient of one parameter. A master and an average are listed even if
+// none is kept here, so that a file written with them can be loaded by an optimizer without.
 static bool add_slot(tni_snapshot *s, int k, tni_trained *slot)
 {
     tn_optim *o = s->c->opt[k];
@@ -130,7 +130,8 @@ static bool add_data(tni_snapshot *s, int k)
     return add_numbers(s, name.s, "", TN_I64, 4, s->data[k]);
 }
 
-// Adds the caller's bytes. They are listed also if none are asked for, so that a file may have them.
+// Adds the caller's bytes. They are listed also if none are asked for, so that a file may have
+// them.
 static bool add_user(tni_snapshot *s)
 {
     size_t n = s->c->user ? s->c->user_bytes : 0;
@@ -244,8 +245,8 @@ static bool seek_all(const tni_snapshot *s)
     return true;
 }
 
-// Puts a gradient, whose handle read_piece has made. Without one in the file the value is zeros, and
-// the parameter counts as having no gradient.
+// Puts a gradient, whose handle read_piece has made. Without one in the file the value is zeros,
+// and the parameter counts as having no gradient.
 static void put_gradient(const tni_piece *p)
 {
     if (!p->value) return;
@@ -255,8 +256,8 @@ static void put_gradient(const tni_piece *p)
     leaf->has_grad             = p->from >= 0;
 }
 
-// Seeking is the only step that can fail, so it comes first; the rest binds stores and copies numbers.
-// Blocks are divided anew, because parameters may have other settings and counts now.
+// Seeking is the only step that can fail, so it comes first; the rest binds stores and copies
+// numbers. Blocks are divided anew, because parameters may have other settings and counts now.
 bool tni_snapshot_put(tni_snapshot *s)
 {
     if (!seek_all(s)) return false;

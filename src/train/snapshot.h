@@ -12,7 +12,8 @@ typedef enum {
     TNI_PIECE_NUMBERS    // host memory
 } tni_piece_kind;
 
-// One tensor of the file. Numbers are read into the snapshot, so that reading them changes nothing else.
+// One tensor of the file. Numbers are read into the snapshot, so that reading them changes nothing
+// else.
 typedef struct {
     tni_piece_kind kind;
     char          *name;
@@ -48,14 +49,17 @@ typedef struct {
     tni_text             marker;         // its name for the tensor that stands for this rank's file
 } tni_snapshot;
 
-// Lists the pieces and copies the numbers. False, reported, on failure; tni_snapshot_close either way.
+// Lists the pieces and copies the numbers. False, reported, on failure; tni_snapshot_close either
+// way.
 bool tni_snapshot_open(tni_snapshot *s);
 void tni_snapshot_close(tni_snapshot *s);
 // Sets the value of every piece from the training state.
 bool tni_snapshot_take(tni_snapshot *s);
-// Returns whether the numbers, as read from a file, fit the objects; reports the first that does not.
+// Returns whether the numbers, as read from a file, fit the objects; reports the first that does
+// not.
 bool tni_snapshot_fits(const tni_snapshot *s);
-// Puts the numbers and all values into the training state: all or nothing. False, reported, on failure.
+// Puts the numbers and all values into the training state: all or nothing. False, reported, on
+// failure.
 bool tni_snapshot_put(tni_snapshot *s);
 
 #endif

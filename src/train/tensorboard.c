@@ -1,4 +1,5 @@
-// Event files of TensorBoard: records of one protocol buffer each, an Event with a Summary of one value.
+// Event files of TensorBoard: records of one protocol buffer each, an Event with a Summary of one
+// value.
 //
 //   record   length u64, masked CRC-32C of it u32, the event, masked CRC-32C of that u32
 //   Event    1 wall_time double, 2 step, 3 file_version (first record), 5 summary, 7 session_log { 1 status }
@@ -15,8 +16,8 @@
 //       0a 04 6c 6f 73 73   1 tag, "loss"
 //       15 00 00 00 3e      2 simple_value
 //
-// A record goes to the file in one write, so that a reader sees all of it or, at the end of the file, a part, for
-// whose rest it waits.
+// A record goes to the file in one write, so that a reader sees all of it or, at the end of the
+// file, a part, for whose rest it waits.
 #include "base/crc.h"
 #include "base/fd.h"
 #include "base/folder.h"
@@ -112,7 +113,8 @@ static void free_board(tni_owned *t)
     tni_free(&t->cx->heap, b);
 }
 
-// Makes a file whose name says when and where it was made, as TensorBoard expects it, and that no other has.
+// Makes a file whose name says when and where it was made, as TensorBoard expects it, and that no
+// other has.
 static bool make_file(tn_tensorboard *b, const char *folder)
 {
     char host[64] = "host", name[TNI_FOLDER_PATH];
@@ -131,7 +133,8 @@ static bool make_file(tn_tensorboard *b, const char *folder)
     return b->fd >= 0 || (fail_file(b, "tensorboard_open"), false);
 }
 
-// The first event says which version of the format follows; a run that continues says from which step on.
+// The first event says which version of the format follows; a run that continues says from which
+// step on.
 static bool write_start(tn_tensorboard *b, tn_tensorboard_opts o)
 {
     tni_message event = new_event(b, 0);
@@ -145,7 +148,8 @@ static bool write_start(tn_tensorboard *b, tn_tensorboard_opts o)
     return write_event(b, "tensorboard_open", &event) == TN_OK;
 }
 
-// It is one of the context's objects before anything is written, so that each failure is undone in one way.
+// It is one of the context's objects before anything is written, so that each failure is undone in
+// one way.
 tn_tensorboard *tn_tensorboard_open(tn_ctx *cx, const char *folder, tn_tensorboard_opts o)
 {
     if (!tni_ctx_ok(cx, "tensorboard_open")) return NULL;
@@ -170,7 +174,8 @@ void tn_tensorboard_close(tn_tensorboard *b)
 
 // ---- values ------------------------------------------------------------------------------------
 
-// Begins a value by its tag, after checking the arguments that all have; false, reported, if they are wrong.
+// Begins a value by its tag, after checking the arguments that all have; false, reported, if they
+// are wrong.
 static bool begin_value(const char *op, tn_tensorboard *b, const char *tag, int64_t step,
                         tni_message *value)
 {

@@ -1,8 +1,8 @@
 // Weights: the parameters and buffers of a network as a safetensors file, and back.
 //
-// Loading goes in stages, each of which can fail and changes nothing: names are matched, shapes compared,
-// values read in the tensors' dtypes. Then all values are put at once. A network is thus either loaded or
-// as it was.
+// Loading goes in stages, each of which can fail and changes nothing: names are matched, shapes
+// compared, values read in the tensors' dtypes. Then all values are put at once. A network is thus
+// either loaded or as it was.
 #include "optim/optim.h"
 #include "train/restore.h"
 
@@ -96,9 +96,10 @@ static int find_entry(const loading *l, const char *name)
     return i < list->count ? (int)i : -1;
 }
 
-// Decides which tensor of the file each entry gets. Names in the file count if they have the prefix and
-// are not ignored. Two names for one entry are an error, because the order in a file must not decide.
-// The last loop gives a tied tensor's value to its first entry, whichever of its names the file uses.
+// Decides which tensor of the file each entry gets. Names in the file count if they have the prefix
+// and are not ignored. Two names for one entry are an error, because the order in a file must not
+// decide. The last loop gives a tied tensor's value to its first entry, whichever of its names the
+// file uses.
 static bool give_names(loading *l, tni_misfits *unknown)
 {
     size_t skip = strlen(l->o.prefix);
@@ -142,8 +143,8 @@ static bool match_names(loading *l)
     return tni_names_fit(l->cx, "load", l->path, &missing, &unknown, remedy) == TN_OK;
 }
 
-// Compares shapes before anything is read. A tensor that the options allow to have another shape keeps
-// its value.
+// Compares shapes before anything is read. A tensor that the options allow to have another shape
+// keeps its value.
 static bool shapes_fit(loading *l)
 {
     for (size_t i = 0; i < l->list.count; i++) {
@@ -185,8 +186,8 @@ static tn_tensor **value_of(void *user, const tn_tensor *t)
     return NULL;
 }
 
-// Loads with the file open and the entries listed. Values stay in a scope of their own until all are
-// read; then they are put, which cannot fail.
+// Loads with the file open and the entries listed. Values stay in a scope of their own until all
+// are read; then they are put, which cannot fail.
 static bool load_list(loading *l)
 {
     tn_ctx *cx = l->cx;

@@ -1,5 +1,5 @@
-// test_choice.c: choosing among candidates, by libraries that exist nowhere else: what is timed and how
-// often, what is kept, and who finds it.
+// test_choice.c: choosing among candidates, by libraries that exist nowhere else: what is timed and
+// how often, what is kept, and who finds it.
 #include "check.h"
 #include "fake_clock.h"
 #include "scratch.h"
@@ -12,7 +12,8 @@ enum { CANDIDATES = 20, WORKSPACE = 64, REFUSED = 1 };
 
 static _Alignas(64) char workspace[WORKSPACE];
 
-// A library whose candidates take cost[i] milliseconds, or are refused below 0; and how often each ran.
+// A library whose candidates take cost[i] milliseconds, or are refused below 0; and how often each
+// ran.
 typedef struct {
     const char *name;
     int         version, count, own;
@@ -60,7 +61,8 @@ static int time_all(library *l, float ms[CANDIDATES])
     return tni_choice_time(&c, ms);
 }
 
-// What a library does that needs a choice: it takes the one that is kept, else it times. -1: none runs.
+// What a library does that needs a choice: it takes the one that is kept, else it times. -1: none
+// runs.
 static int choose(library *l, const char *gpu, int64_t size)
 {
     int64_t        word[] = { size, -1 }, kept;
@@ -129,7 +131,8 @@ static void a_later_candidate_has_to_be_better_by_more_than_noise(void)
     CHECK_INT(tni_choice_best(NULL, 0), -1);
 }
 
-// What takes little time runs often; of what takes long, only the first proposals run, and what is our own.
+// What takes little time runs often; of what takes long, only the first proposals run, and what is
+// our own.
 static void the_pace_is_that_of_what_takes_as_long(void)
 {
     float   ms[CANDIDATES];

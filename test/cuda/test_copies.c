@@ -1,6 +1,6 @@
-// test_copies.c: copies to a GPU beside its work, on a fake one that runs what it is given in any order
-// that the streams allow: whatever the order, work reads what was uploaded for it, and a batch is
-// copied while the one before it is worked on.
+// test_copies.c: copies to a GPU beside its work, on a fake one that runs what it is given in any
+// order that the streams allow: whatever the order, work reads what was uploaded for it, and a
+// batch is copied while the one before it is worked on.
 #include "check.h"
 #include "fake_gpu.h"
 
@@ -230,7 +230,8 @@ static void a_host_that_is_ahead_does_not_wait(void)
 
 // ---- pinned memory -----------------------------------------------------------------------------
 
-// Host memory of the device, which is filled again as soon as the copy from it is done, and no sooner.
+// Host memory of the device, which is filled again as soon as the copy from it is done, and no
+// sooner.
 typedef struct {
     char    *host;
     uint64_t copy;
@@ -318,8 +319,8 @@ static void memory_of_this_gpu_is_told_from_other(void)
     end();
 }
 
-// The end of a caller's memory: work that reads it is done, unless the caller's own stream will see to
-// that.
+// The end of a caller's memory: work that reads it is done, unless the caller's own stream will see
+// to that.
 static void release(void *data, void *user)
 {
     (void)data;
@@ -367,8 +368,8 @@ static void work_follows_the_stream_that_is_used(void)
     }
 }
 
-// What a caller captures must not contain waits or copies from the host, and no call may break the capture: memory is
-// allocated as one that is permitted, and never given back.
+// What a caller captures must not contain waits or copies from the host, and no call may break the
+// capture: memory is allocated as one that is permitted, and never given back.
 static void a_captured_stream_gets_launches_alone(void)
 {
     const tni_device_events *events  = tni_device_cuda.events;

@@ -1,5 +1,6 @@
-// The cuda device: what it says where there is no GPU; the kernels it would compile, compiled for an
-// H200 by NVRTC, which needs none; and, where there is one, kernels run against their definition.
+// The cuda device: what it says where there is no GPU; the kernels it would compile, compiled for
+// an H200 by NVRTC, which needs none; and, where there is one, kernels run against their
+// definition.
 #include "check.h"
 
 #include "device/cuda/gpu.h"
@@ -92,7 +93,7 @@ static void what_a_function_takes_is_read(void)
     tni_cubin_free(&c);
 }
 
-// ---- kernels for an H200 -------------------------------------------------------------------------
+// ---- kernels for an H200 -----------------------------------------------------------------------
 
 // Kernels with their shapes, for one program.
 typedef struct {
@@ -235,7 +236,7 @@ static void random_kernels_compile_for_an_h200(void)
     free_all(&p);
 }
 
-// ---- kernels written by hand ---------------------------------------------------------------------
+// ---- kernels written by hand -------------------------------------------------------------------
 
 static const struct {
     const char        *name;
@@ -335,9 +336,10 @@ static void compile_hand(int hand, tn_dtype x, tn_dtype y)
     tni_free(&heap, text);
 }
 
-// Whether a plain run compiles a text for elements of this dtype: for f32, f64, one of the 16-bit floats
-// and one of four integers, which come in turns. Texts of these differ from each other's by a type's name and a
-// conversion, as do those of convolutions over three axes from those over two. With TN_TEST_LONG set all are compiled.
+// Whether a plain run compiles a text for elements of this dtype: for f32, f64, one of the 16-bit
+// floats and one of four integers, which come in turns. Texts of these differ from each other's by
+// a type's name and a conversion, as do those of convolutions over three axes from those over two.
+// With TN_TEST_LONG set all are compiled.
 static bool is_sampled(int hand, tn_dtype x)
 {
     static const tn_dtype narrow[] = { TN_BF16, TN_F16 },
@@ -405,7 +407,7 @@ static void machine_code_is_kept_on_disk(void)
     scratch_close();
 }
 
-// ---- kernels on a GPU ----------------------------------------------------------------------------
+// ---- kernels on a GPU --------------------------------------------------------------------------
 
 // The session of the tests here, taken by the first of them; NULL if there is no GPU.
 static void *session(void)

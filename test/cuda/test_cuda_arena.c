@@ -1,5 +1,5 @@
-// test_cuda_arena.c: the arena of a GPU, over a driver that checks how ranges are reserved and mapped, and
-// the cache of buffers that hands it out.
+// test_cuda_arena.c: the arena of a GPU, over a driver that checks how ranges are reserved and
+// mapped, and the cache of buffers that hands it out.
 #include "check.h"
 
 #include "device/cuda/gpu.h"
@@ -10,7 +10,8 @@
 
 enum { GRAIN = 4096, RESERVED = 64 };  // grains of the whole GPU
 
-// What a driver knows: memory that is left, pieces that are mapped, and whether anything went wrong.
+// What a driver knows: memory that is left, pieces that are mapped, and whether anything went
+// wrong.
 static struct {
     bool      has_ranges, no_access;
     size_t    left;  // bytes that nobody has

@@ -19,8 +19,8 @@ enum { TEXT_ROOM = 8192 };
 
 // ---- the headers -------------------------------------------------------------------------------
 
-// Compiles a file of test/cuda/headers, declarations in `first` before those of src; what the compiler
-// says is in out.
+// Compiles a file of test/cuda/headers, declarations in `first` before those of src; what the
+// compiler says is in out.
 static bool compiles(const char *file, const char *folder, const char *first, char *out)
 {
     char command[NVIDIA_FLAGS + 2 * NVIDIA_PATH], flags[NVIDIA_FLAGS];

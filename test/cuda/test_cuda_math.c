@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What stands in for ex2.approx, rcp.approx and rsqrt.approx, and what can be called. A way says which end of its
-// bound each is at.
+// What stands in for ex2.approx, rcp.approx and rsqrt.approx, and what can be called. A way says
+// which end of its bound each is at.
 static const char stand_ins[] =
     "#define copysignf __builtin_copysignf\n"
     "static double off_ex2, off_rcp;\n"

@@ -1,5 +1,6 @@
-// test_cudnn.c: attention by cuDNN, with a cuDNN that computes any graph in host memory: what its graphs
-// compute, which engine is chosen and kept, and what happens if the library fails at any step.
+// test_cudnn.c: attention by cuDNN, with a cuDNN that computes any graph in host memory: what its
+// graphs compute, which engine is chosen and kept, and what happens if the library fails at any
+// step.
 #include "check.h"
 #include "fake_clock.h"
 #include "fake_cudnn_kit.h"
@@ -104,7 +105,8 @@ static void versions_with_known_mistakes_are_left_out(void)
 
 // ---- calls -------------------------------------------------------------------------------------
 
-// The sizes of a case. packed: q, k and v are parts of one tensor. masked: numbers (T, S) are added.
+// The sizes of a case. packed: q, k and v are parts of one tensor. masked: numbers (T, S) are
+// added.
 typedef struct {
     int64_t  B, H, Hk, T, S, D, E;
     bool     causal, packed;

@@ -1,5 +1,6 @@
-// test_cudnn_conv.c: convolution by cuDNN, with a cuDNN that computes any graph in host memory: what its
-// graphs compute in both orders of axes, which engines are refused, and what happens if it has none.
+// test_cudnn_conv.c: convolution by cuDNN, with a cuDNN that computes any graph in host memory:
+// what its graphs compute in both orders of axes, which engines are refused, and what happens if it
+// has none.
 #include "check.h"
 #include "fake_clock.h"
 #include "fake_cudnn_kit.h"
@@ -112,7 +113,8 @@ static int64_t place(const tni_arg *x, int64_t a, int64_t b, int64_t c, int64_t 
     return a * x->stride[0] + b * x->stride[1] + c * x->stride[2] + d * x->stride[3];
 }
 
-// Adds, for one place of y and one channel of it, every product to the element that the op computes.
+// Adds, for one place of y and one channel of it, every product to the element that the op
+// computes.
 static void add_products(const conv_case *c, const tni_arg *x, int out, int64_t n, int64_t o,
                          int64_t p, int64_t q, double *sum)
 {
@@ -185,8 +187,8 @@ static void graphs_compute_convolutions_and_their_gradients(void)
 
 // ---- with the kernel behind it -----------------------------------------------------------------
 
-// A kernel over (places, channels): buffer 0 is the convolution's result, 1 a bias in f32, 2 a residual, 3 what is
-// stored. Its numbers are 0 and 1.5.
+// A kernel over (places, channels): buffer 0 is the convolution's result, 1 a bias in f32, 2 a
+// residual, 3 what is stored. Its numbers are 0 and 1.5.
 typedef struct {
     conv_case   *c;
     tni_kernel   kernel;
@@ -353,8 +355,8 @@ static int wrong_after_kernel(const kernel_case *k, int ending)
     return wrong;
 }
 
-// Nothing is timed here, so that the library's way is taken. What the library would only approximate is left to
-// the kernel in f32.
+// Nothing is timed here, so that the library's way is taken. What the library would only
+// approximate is left to the kernel in f32.
 static void a_kernel_behind_a_convolution_is_part_of_its_graph(void)
 {
     if (!fake_cudnn_begin()) return;
@@ -384,8 +386,8 @@ static void a_kernel_behind_a_convolution_is_part_of_its_graph(void)
     fake_cudnn_end();
 }
 
-// Adds up by columns what the kernel stores, measured from the first row of the call's result, and stores a half of that
-// in place of the bias.
+// Adds up by columns what the kernel stores, measured from the first row of the call's result, and
+// stores a half of that in place of the bias.
 static void add_column_sum(kernel_case *k)
 {
     tni_kernel *x = &k->kernel;
@@ -413,8 +415,8 @@ static void add_column_sum(kernel_case *k)
     CHECK(tni_kernel_seal(x));
 }
 
-// The same kernels as endings of a product of our own, in every tile. One more also stores what its activation is given,
-// over the residual, and others add up columns.
+// The same kernels as endings of a product of our own, in every tile. One more also stores what its
+// activation is given, over the residual, and others add up columns.
 static void kernels_are_endings_of_products_of_our_own(void)
 {
     static const shape of   = { .dtype    = TN_F16,
@@ -504,9 +506,9 @@ static void submit(const char *what)
     }
 }
 
-// Kernels of our own let the next one begin early, and the library adds what it reads without waiting. What they may
-// still be making is finished first, and nothing else: a library call between waits for them, and a graph for all that
-// came before it.
+// Kernels of our own let the next one begin early, and the library adds what it reads without
+// waiting. What they may still be making is finished first, and nothing else: a library call
+// between waits for them, and a graph for all that came before it.
 static void what_kernels_make_is_finished_before_the_library_adds_it(void)
 {
     static const struct {
@@ -557,7 +559,8 @@ static void what_kernels_make_is_finished_before_the_library_adds_it(void)
     fake_cudnn_end();
 }
 
-// Which input was there before the plan is known of the product that a convolution is, whose operands may be swapped.
+// Which input was there before the plan is known of the product that a convolution is, whose
+// operands may be swapped.
 static void a_product_knows_which_input_lasts(void)
 {
     static const int   ops[] = { TNI_conv, TNI_conv_dgrad, TNI_conv_wgrad };

@@ -1,6 +1,6 @@
 // test_custom_cuda.c: users' ops in CUDA. What is wrong with a text, its kernel or its launch is
-// told; the texts here and that of the example compile for an H200; and, where there is a GPU, their
-// values and gradients are those of composed ops, in training steps that are replayed too.
+// told; the texts here and that of the example compile for an H200; and, where there is a GPU,
+// their values and gradients are those of composed ops, in training steps that are replayed too.
 #include "check.h"
 #include "table.h"
 #include "tree.h"

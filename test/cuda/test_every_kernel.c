@@ -1,9 +1,10 @@
 // The kernels that all other tests of this run made, compiled for an H200 by NVRTC, which needs no
-// GPU: each compiles, fits into the registers and the shared memory of the chip, and spills nothing.
+// GPU: each compiles, fits into the registers and the shared memory of the chip, and spills
+// nothing.
 //
-// There are tens of thousands. A plain run takes EACH of every file that goes through products or draws
-// its kernels, evenly picked, and at most MOST of every other file; with TN_TEST_LONG set it takes all,
-// which takes an hour.
+// There are tens of thousands. A plain run takes EACH of every file that goes through products or
+// draws its kernels, evenly picked, and at most MOST of every other file; with TN_TEST_LONG set it
+// takes all, which takes an hour.
 #include "check.h"
 
 #include "../../cli/cli.h"
@@ -113,7 +114,8 @@ static void check_kernel(work *w, const recorded_kernel *k, const tni_cubin *c, 
     note_most(&w->shared, t.shared);
 }
 
-// The text of a program as the cuda device makes it, compiled. False, with the reason, if that fails.
+// The text of a program as the cuda device makes it, compiled. False, with the reason, if that
+// fails.
 static bool compile(const program *p, tni_cubin *c, tni_text *why)
 {
     tni_heap heap = tni_heap_default();
@@ -176,7 +178,8 @@ static int wanted_of(const char *file, int n)
     return n <= most || test_long() ? n : most;
 }
 
-// Keeps those of all n kernels that are to be compiled, of each file evenly: the same ones in every run.
+// Keeps those of all n kernels that are to be compiled, of each file evenly: the same ones in every
+// run.
 static void pick(work *w, int n)
 {
     for (int from = 0, to = 0; from < n; from = to) {

@@ -1,6 +1,6 @@
-// test_flash.c: the kernels of attention on the tensor cores: that their texts compile for the chips
-// that they are for, fit into them and spill nothing; and, where there is a GPU, what they give, over
-// every option.
+// test_flash.c: the kernels of attention on the tensor cores: that their texts compile for the
+// chips that they are for, fit into them and spill nothing; and, where there is a GPU, what they
+// give, over every option.
 #include "check.h"
 
 #include "gpu_parts.h"
@@ -47,8 +47,8 @@ static void compile_case(const tni_flash_case *x)
     tni_free(&heap, text);
 }
 
-// Every kernel by both kinds of product at the widths that choose other tiles; options are spread over
-// them.
+// Every kernel by both kinds of product at the widths that choose other tiles; options are spread
+// over them.
 static void texts_compile_for_their_chips_and_do_not_spill(void)
 {
     static const struct {
@@ -187,7 +187,8 @@ static void score_programs_compile_and_do_not_spill(void)
     compile_program(&b, &far, false);
 }
 
-// x where the number of the query's document and that of the key's compare so, or do not, else -inf.
+// x where the number of the query's document and that of the key's compare so, or do not, else
+// -inf.
 static tni_score documents(int op, bool seen, bool swapped)
 {
     enum { F = TN_F32 };
@@ -243,8 +244,8 @@ enum { PARTS = 8, MOST = 1 << 20 };
 
 typedef enum { NO_MASK, BOOLS, NUMBERS, KEYS } masking;  // KEYS: bools (B, 1, 1, S)
 
-// B batches, H heads of queries and K of keys, T queries, S keys, D and E wide; packed: operands are
-// slices of one tensor; odd: their rows begin at odd addresses.
+// B batches, H heads of queries and K of keys, T queries, S keys, D and E wide; packed: operands
+// are slices of one tensor; odd: their rows begin at odd addresses.
 typedef struct {
     int64_t  B, H, K, T, S, D, E;
     tn_dtype dtype;
@@ -291,7 +292,8 @@ static const form forms[] = {
 };
 enum { FORMS = sizeof forms / sizeof *forms };
 
-// What is computed: the result and, where there are more queries than flash_decode takes, the gradients.
+// What is computed: the result and, where there are more queries than flash_decode takes, the
+// gradients.
 typedef struct {
     tn_tensor *y, *gx[4];
     int        grads;

@@ -1,5 +1,5 @@
-// test_gpu_attention.c: attention in 16 bits on a GPU, by whatever method this machine has for it: against
-// ref, captured into a graph, and with equal bits where that is asked for.
+// test_gpu_attention.c: attention in 16 bits on a GPU, by whatever method this machine has for it:
+// against ref, captured into a graph, and with equal bits where that is asked for.
 #include "check.h"
 #include "gpu_parts.h"
 #include "on_device.h"
@@ -29,8 +29,8 @@ static void attention_in_16_bits_agrees_with_ref(void)
     in_parts(run_halves, PARTS);
 }
 
-// The gradient of all of q, k and v, one tensor, in the same scope again and again: the first runs are
-// launched, the later ones are a graph.
+// The gradient of all of q, k and v, one tensor, in the same scope again and again: the first runs
+// are launched, the later ones are a graph.
 static bool step(tn_ctx *cx, tn_tensor *all, tn_tensor *g, double *to)
 {
     tn_scope  *s = tn_begin(cx);

@@ -1,5 +1,5 @@
-// test_gpu_big.c: tensors of more than 2^31 elements, on a GPU that has room for them. What they hold
-// follows from their places, so that any element can be checked alone.
+// test_gpu_big.c: tensors of more than 2^31 elements, on a GPU that has room for them. What they
+// hold follows from their places, so that any element can be checked alone.
 #include "check.h"
 #include "gpu_parts.h"
 #include "rules_kit.h"
@@ -186,8 +186,9 @@ static tn_tensor *signs(tn_ctx *cx, int64_t rows, int64_t cols, tn_dtype dt)
     return tn_keep(tn_cast(tn_sub_s(tn_randint(cx, TN_I64, 0, 3, TN_SHAPE(rows, cols)), 1), dt));
 }
 
-// Products of 16 bits with an odd number of classes: as output, as depth, and as rows of the weight's
-// gradient. Sums of whole numbers below 256 are exact in bf16, so that both dtypes must give the same.
+// Products of 16 bits with an odd number of classes: as output, as depth, and as rows of the
+// weight's gradient. Sums of whole numbers below 256 are exact in bf16, so that both dtypes must
+// give the same.
 static void odd_products(int part, int parts)
 {
     (void)part, (void)parts;

@@ -20,8 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// N images of C channels and H by W, O channels of the result. A third axis is the last of each list;
-// its taps are 0 if there is none.
+// N images of C channels and H by W, O channels of the result. A third axis is the last of each
+// list; its taps are 0 if there is none.
 typedef struct {
     int64_t N, C, O, groups;
     int64_t size[3], taps[3], step[3], pad[3], dilation[3];
@@ -73,7 +73,8 @@ static const conv_shape shapes[] = {
     {   3,   8,  20,  1, {  3, 4, 2 }, { 3, 4, 2 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } },
     {   1,   2,   3,  1, { 20, 30, 9 }, { 3, 3, 2 }, { 1, 1, 1 }, { 1, 1, 0 }, { 1, 1, 1 } },
     {   4,   9,  70,  1, {  3, 4, 2 }, { 2, 3, 2 }, { FAR, FAR, FAR }, { FAR, FAR, 1 }, { 1, 1, 1 } },
-    // Small ones of many images, for which cuda has kernels of its own: one channel, steps, dilation, odd numbers.
+    // Small ones of many images, for which cuda has kernels of its own: one channel, steps,
+    // dilation, odd numbers.
     {  40,   1,  32,  1, { 28, 28 }, {  3,  3 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
     {   9,  32,  64,  1, { 13, 13 }, {  3,  3 }, { 1, 1 }, { 0, 0 }, { 1, 1 } },
     {  30,   3,  10,  1, { 33, 30 }, {  5,  3 }, { 2, 1 }, { 2, 1 }, { 1, 1 } },
@@ -312,8 +313,8 @@ static bool names_method(tn_ctx *cx, const char *name)
     return ok;
 }
 
-// In 16 bits against f32 of the same operands, which other kernels compute: ref would take minutes. The rest is
-// what rounding the result allows: half a unit, relative to the largest element.
+// In 16 bits against f32 of the same operands, which other kernels compute: ref would take minutes.
+// The rest is what rounding the result allows: half a unit, relative to the largest element.
 static void run_large_cores(int part, int parts)
 {
     static const tn_dtype dtypes[] = { TN_F16, TN_BF16 };
@@ -353,7 +354,8 @@ static void convolutions_on_the_tensor_cores_agree_with_ref(void)
 
 // clang-format off
 static const conv_shape narrow[] = {
-    // A window for each channel: beside the ends of vectors, strips and bands, and less than one of them.
+    // A window for each channel: beside the ends of vectors, strips and bands, and less than one of
+    // them.
     {   2,  72,  72, 72, { 17, 21 }, {  3,  3 }, { 1, 1 }, { 1, 1 }, { 1, 1 } },
     {   2,  24,  24, 24, { 19, 34 }, {  3,  3 }, { 2, 2 }, { 1, 1 }, { 1, 1 } },
     {   1,   8,   8,  8, {  3,  4 }, {  3,  3 }, { 2, 2 }, { 0, 2 }, { 1, 1 } },
@@ -391,8 +393,8 @@ static tn_tensor *end_silu(tn_tensor *y, tn_tensor *b, tn_tensor *r)
     return (void)b, (void)r, tn_silu(y);
 }
 
-// A residual that a long kernel makes right before: the largest of min(r, 100), min(r, 101), ..., which is r. A library
-// whose kernel begins early must not add what was in memory before.
+// A residual that a long kernel makes right before: the largest of min(r, 100), min(r, 101), ...,
+// which is r. A library whose kernel begins early must not add what was in memory before.
 static tn_tensor *end_made(tn_tensor *y, tn_tensor *b, tn_tensor *r)
 {
     tn_dtype   dt = tn_dtype_of(r);
@@ -421,7 +423,8 @@ static tn_tensor *rows_of(tn_tensor *y)
     return tn_reshape(y, TN_SHAPE(tn_count(y) / width, width));
 }
 
-// The statistics of the columns, of many rows as differences to the first, and what is made of them.
+// The statistics of the columns, of many rows as differences to the first, and what is made of
+// them.
 static tn_tensor *end_statistics(tn_tensor *y, tn_tensor *b, tn_tensor *r)
 {
     tn_batch_norm_opts training = { .training = true };
@@ -429,7 +432,8 @@ static tn_tensor *end_statistics(tn_tensor *y, tn_tensor *b, tn_tensor *r)
     return (void)r, tn_batch_norm(rows_of(y), NULL, NULL, b, NULL, training);
 }
 
-// The gradient of a relu, stored, and two column sums of it, as the gradient of a batch norm has them.
+// The gradient of a relu, stored, and two column sums of it, as the gradient of a batch norm has
+// them.
 static tn_tensor *end_sums(tn_tensor *y, tn_tensor *b, tn_tensor *r)
 {
     tn_tensor *g = tn_where(tn_gt_s(r, 0), y, tn_full(tn_ctx_of(y), tn_dtype_of(y), TN_0D, 0));
@@ -446,8 +450,8 @@ static tn_tensor *(*const endings[])(tn_tensor *y, tn_tensor *b, tn_tensor *r) =
 };
 enum { ENDINGS = sizeof endings / sizeof *endings };
 
-// What endings follow: a convolution or, of one tap, the same as a product of matrices, by rows; and a data gradient, and
-// a product by columns, whose weights are in another order.
+// What endings follow: a convolution or, of one tap, the same as a product of matrices, by rows;
+// and a data gradient, and a product by columns, whose weights are in another order.
 typedef enum { OF_CONV, OF_ROWS, OF_GRAD, OF_COLUMNS, KINDS } ended;
 
 static tn_tensor *before_ending(ended of, const conv_sizes *z, tn_tensor *x, tn_tensor *w)
@@ -516,8 +520,9 @@ static tn_tensor *misplaced(tn_tensor *x, int rank, const int64_t *size)
     return tn_reshape(tn_slice(all, 0, 1, TN_TO_END, 1), rank, size);
 }
 
-// Twice, so that what was timed and chosen is compared too, and what has a beginning a third time at other addresses. The product is compared with that of what the device began with,
-// whose rounding is no part of its sums.
+// Twice, so that what was timed and chosen is compared too, and what has a beginning a third time
+// at other addresses. The product is compared with that of what the device began with, whose
+// rounding is no part of its sums.
 static void compare_ending(tn_ctx *const *cx, ended of, const conv_shape *s, tn_dtype dt, int begin,
                            int e)
 {
@@ -592,8 +597,8 @@ static void endings_on(const char *device, ended of, const conv_shape *shape, in
     tn_close(cx[1]);
 }
 
-// Beginnings with a norm's ending, a residual's, one that is stored twice, and column sums: two of the pairs for each shape
-// and kind, which are all of them in the end.
+// Beginnings with a norm's ending, a residual's, one that is stored twice, and column sums: two of
+// the pairs for each shape and kind, which are all of them in the end.
 static void beginnings_on(const char *device, ended of, const conv_shape *shape, int count,
                           int part, int parts)
 {
@@ -656,8 +661,9 @@ static void uses_tiles(tn_ctx *cx, ended of, const conv_shape *s, int begin, int
     }
 }
 
-// By the product of rows by rows alone, which takes those of one tap: less than a tile, ends of tiles of each width, depth
-// that is no multiple of a stage's, more stages than fit, and more tiles than a GPU has room for.
+// By the product of rows by rows alone, which takes those of one tap: less than a tile, ends of
+// tiles of each width, depth that is no multiple of a stage's, more stages than fit, and more tiles
+// than a GPU has room for.
 static void run_tiles(int part, int parts)
 {
     // clang-format off
@@ -863,8 +869,8 @@ static tni_call call_of(int op, const conv_sizes *z, tni_arg in[2])
     return c;
 }
 
-// The kernels of lenet's second convolution and of its first one's gradient for w, on an H200 and on the smallest chip
-// that has their shared memory.
+// The kernels of lenet's second convolution and of its first one's gradient for w, on an H200 and
+// on the smallest chip that has their shared memory.
 static void texts_of_small_convolutions_compile_and_do_not_spill(void)
 {
     static const tni_simt_limits gpu  = { .units = 132, .shared_bytes = 163 * 1024 };
@@ -928,8 +934,8 @@ static bool is_same_tile(const tni_direct_tile *a, const tni_direct_tile *b)
            a->slices == b->slices && a->segment == b->segment;
 }
 
-// Checks the tiles of a form on a chip: they fit, no two are the same, and there are some if any of all that a chip with
-// more shared memory has would fit.
+// Checks the tiles of a form on a chip: they fit, no two are the same, and there are some if any of
+// all that a chip with more shared memory has would fit.
 static void check_tiles(const tni_direct *d, bool cores, int shared_bytes)
 {
     enum { LISTED = 3, ALL = 1 << 14 };
@@ -951,7 +957,8 @@ static void check_tiles(const tni_direct *d, bool cores, int shared_bytes)
                      (int)d->kw, cores, shared_bytes, n, fit, over, twice);
 }
 
-// The shared memory of a block of sm_86, sm_89 and sm_120, of sm_80, and of sm_90. Of 5 places 3 and 4 segments are the same.
+// The shared memory of a block of sm_86, sm_89 and sm_120, of sm_80, and of sm_90. Of 5 places 3
+// and 4 segments are the same.
 static void tiles_of_small_convolutions_fit_the_chip_and_differ(void)
 {
     static const int shared[] = { 99 * 1024, 163 * 1024, 227 * 1024 }, sides[] = { 5, 13, 28, 64 };

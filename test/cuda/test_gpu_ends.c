@@ -72,11 +72,11 @@ static void compute(const char *device, const product *p, float *y, float *h)
     tn_close(cx);
 }
 
-// How far a result may be from ref's, h being the product. Ref rounds three times, to the product, to
-// the sum and to the result, by half a unit each, and the device once or as often: two units of the
-// largest of them. Beyond 4 the functions are 0, or the value itself, so that the result's own unit
-// counts. Besides, sums in f32 have an error that grows with what is summed; and a library's tanh may
-// be good to 2^-11, which |z| / 2 multiplies, up to 4, where it is 1.
+// How far a result may be from ref's, h being the product. Ref rounds three times, to the product,
+// to the sum and to the result, by half a unit each, and the device once or as often: two units of
+// the largest of them. Beyond 4 the functions are 0, or the value itself, so that the result's own
+// unit counts. Besides, sums in f32 have an error that grows with what is summed; and a library's
+// tanh may be good to 2^-11, which |z| / 2 multiplies, up to 4, where it is 1.
 static double allowed(const product *p, double y, double h)
 {
     double unit = p->dt == TN_F16 ? 0x1p-10 : p->dt == TN_BF16 ? 0x1p-7 : 0x1p-23;
@@ -161,8 +161,8 @@ static void train(const char *device, tn_dtype dt, float *grad)
     tn_close(cx);
 }
 
-// Gradients of halves are rounded several times on their way, by half a unit each, at random: of all
-// elements of one the distance from ref's is some units of its length.
+// Gradients of halves are rounded several times on their way, by half a unit each, at random: of
+// all elements of one the distance from ref's is some units of its length.
 static void check_training(tn_dtype dt)
 {
     static const char *const name[GRADS] = { "the input", "the weights", "the bias",
@@ -196,8 +196,8 @@ static void gradients_behind_gelu_are_those_of_ref(void)
 
 // ---- pruned matrices ---------------------------------------------------------------------------
 
-// A product of (tokens, in) and a pruned (out, in), and what is added to it. Of whole numbers from -1 to 1, so that every sum is exact in
-// bf16, too.
+// A product of (tokens, in) and a pruned (out, in), and what is added to it. Of whole numbers from
+// -1 to 1, so that every sum is exact in bf16, too.
 typedef struct {
     tn_dtype dt;
     int64_t  tokens, in, out;
@@ -248,8 +248,8 @@ static void check_method(tn_ctx *cx)
     free(page);
 }
 
-// What the device and ref make of it, with the matrix as it was compressed and as it is after a write, again and again, so that runs become
-// graphs.
+// What the device and ref make of it, with the matrix as it was compressed and as it is after a
+// write, again and again, so that runs become graphs.
 static void check_pruned(const pruned_case *p)
 {
     static float have[MOST_PRUNED], want[MOST_PRUNED];

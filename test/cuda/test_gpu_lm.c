@@ -1,6 +1,7 @@
-// test_gpu_lm.c: language models on the GPU: training in mixed precision with dropout, attention, loss scaling and
-// recomputed layers, training that goes on from a file, and generation. Judges are the cpu, ref, and the same
-// work done in another way. Without a GPU all of it is skipped, except that training goes on on the cpu too.
+// test_gpu_lm.c: language models on the GPU: training in mixed precision with dropout, attention,
+// loss scaling and recomputed layers, training that goes on from a file, and generation. Judges are
+// the cpu, ref, and the same work done in another way. Without a GPU all of it is skipped, except
+// that training goes on on the cpu too.
 //
 //     TN_TEST_DEVICE=opencl tenon-tests gpu_lm   runs it on another device
 #include "check.h"
@@ -134,7 +135,8 @@ static double scale_of(tn_optim *opt, tn_ctx *cx)
     return scale;
 }
 
-// An update with an infinity changes the scale and nothing else, and nobody waits for it or plans anew.
+// An update with an infinity changes the scale and nothing else, and nobody waits for it or plans
+// anew.
 static void skip_an_update(int part, int parts)
 {
     (void)parts;
@@ -182,7 +184,8 @@ static void add_gradient(const char *name, tn_tensor *t, void *user)
     to->n += n;
 }
 
-// Gradients of a model whose blocks are recomputed or not, with dropout, by the same random numbers.
+// Gradients of a model whose blocks are recomputed or not, with dropout, by the same random
+// numbers.
 static numbers gradients(tn_ctx *cx, int model, tn_dtype mode, bool recompute)
 {
     numbers g = { .v = calloc(MOST, sizeof *g.v) };
@@ -231,7 +234,8 @@ static void recomputed_layers_have_the_same_gradients(void)
 
 enum { WHOLE = 8, STOP = 5 };
 
-// A run, in memory that processes share: steps `from` to `to` of it, their losses, its weights at the end.
+// A run, in memory that processes share: steps `from` to `to` of it, their losses, its weights at
+// the end.
 typedef struct {
     const char *device, *path;
     int         model, from, to;
@@ -366,7 +370,8 @@ static void generated_tokens_are_those_of_the_cpu(void)
     in_parts(generate, MODELS);
 }
 
-// In 16 bits the logits of passes with a cache, of 1, 7 and more tokens, are near those of one pass.
+// In 16 bits the logits of passes with a cache, of 1, 7 and more tokens, are near those of one
+// pass.
 static void pass_with_cache(int part, int parts)
 {
     static const int64_t pieces[] = { 5, 1, 1, 7, 1, 17, 0 };

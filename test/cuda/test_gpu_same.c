@@ -1,6 +1,6 @@
-// test_gpu_same.c: what is the same on the GPU as elsewhere: the CPU's random numbers bit for bit, a run
-// done again, the losses of ref, and no number lost behind a product. Without a GPU all of it is
-// skipped.
+// test_gpu_same.c: what is the same on the GPU as elsewhere: the CPU's random numbers bit for bit,
+// a run done again, the losses of ref, and no number lost behind a product. Without a GPU all of it
+// is skipped.
 //
 //     TN_TEST_DEVICE=opencl tenon-tests gpu_same   runs it on another device
 #include "check.h"

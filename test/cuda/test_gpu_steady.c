@@ -1,6 +1,6 @@
-// test_gpu_steady.c: what a training loop on the GPU asks of the driver once it repeats itself: one graph
-// launch a step and the batch, no wait, no memory; and contexts that leave nothing behind. Without a
-// GPU it is skipped.
+// test_gpu_steady.c: what a training loop on the GPU asks of the driver once it repeats itself: one
+// graph launch a step and the batch, no wait, no memory; and contexts that leave nothing behind.
+// Without a GPU it is skipped.
 //
 //     TN_TEST_DEVICE=cpu tenon-tests gpu_steady   runs what does not ask the driver on another device
 #include "check.h"
@@ -217,8 +217,8 @@ static bool count_token(int row, int64_t token, void *user)
     return true;
 }
 
-// A token that repeats the step before is one launch of a graph, which also writes it into the host's memory.
-// Nothing is recorded for it, and the host does not wait by a call of the driver.
+// A token that repeats the step before is one launch of a graph, which also writes it into the
+// host's memory. Nothing is recorded for it, and the host does not wait by a call of the driver.
 static void run_tokens(int part, int parts)
 {
     static const int64_t prompt[] = { 1, 2, 3 };

@@ -1,5 +1,5 @@
-// test_product.c: matrix products as cuBLASLt sees them: the declarations against the real header, the
-// library's names, layouts against their definition, and, where there is a GPU, the products.
+// test_product.c: matrix products as cuBLASLt sees them: the declarations against the real header,
+// the library's names, layouts against their definition, and, where there is a GPU, the products.
 #include "check.h"
 #include "host.h"
 #include "product_kit.h"
@@ -456,7 +456,8 @@ static void only_the_residual_may_lie_where_the_result_will(void)
 
 enum { ROOM = 32 << 20, WORKSPACE = 32 << 20 };
 
-// A GPU with room for all memories of a case and a workspace. One that could not be opened has said why.
+// A GPU with room for all memories of a case and a workspace. One that could not be opened has said
+// why.
 typedef struct {
     const tni_gpu  *gpu;
     tni_cuptr       mem[PRODUCT_MEMS];

@@ -1,5 +1,5 @@
-// test_product_plan.c: choosing and running products, with a cuBLASLt and a driver that work in host
-// memory: what is described to the library, what is timed and when, and what is kept.
+// test_product_plan.c: choosing and running products, with a cuBLASLt and a driver that work in
+// host memory: what is described to the library, what is timed and when, and what is kept.
 #include "check.h"
 #include "fake_clock.h"
 #include "product_place.h"
@@ -21,8 +21,8 @@ static fake_lt_state *fake_lt;
 
 // ---- what is described -------------------------------------------------------------------------
 
-// Whether a case with something that follows is right in every element and changes nothing else, run by
-// the library. done: it can be; it need not be where gelu's input lies at an odd address.
+// Whether a case with something that follows is right in every element and changes nothing else,
+// run by the library. done: it can be; it need not be where gelu's input lies at an odd address.
 static bool gives(product_case *c, const product_after *after, bool prepared, bool *done,
                   tni_text *why)
 {
@@ -159,8 +159,9 @@ static void other_gpus_alignments_and_workspaces_are_chosen_for_anew(void)
     product_end();
 }
 
-// A product that is kept and gets other addresses: it follows them to the plan of their alignment, and to
-// what the library is told of those that stand in a description, also behind another of the same form.
+// A product that is kept and gets other addresses: it follows them to the plan of their alignment,
+// and to what the library is told of those that stand in a description, also behind another of the
+// same form.
 static void a_kept_product_follows_its_addresses(void)
 {
     static const tni_product_epilogue with_bias = { .bias = true };
@@ -587,7 +588,8 @@ static void a_kept_choice_that_the_library_refuses_is_made_anew(void)
 
 enum { PRUNED_FASTEST = 3, PRUNED_WIDE = 1 };
 
-// Loads the fake cuSPARSELt, too. Its fastest algorithm takes half of `cost` milliseconds, cuBLASLt's half of one.
+// Loads the fake cuSPARSELt, too. Its fastest algorithm takes half of `cost` milliseconds,
+// cuBLASLt's half of one.
 static bool begin_pruned(double cost)
 {
     static void *library;
@@ -674,7 +676,8 @@ static void pruned_products_are_chosen_where_they_are_faster(void)
     end_pruned();
 }
 
-// So do those that the library does not take, what is added behind them, and all if nothing may be timed.
+// So do those that the library does not take, what is added behind them, and all if nothing may be
+// timed.
 static void plain_products_stay_where_they_are_faster(void)
 {
     product_case  c;

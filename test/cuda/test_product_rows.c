@@ -1,5 +1,5 @@
-// test_product_rows.c: products of one row by our own kernel: which it takes, how they are split, and, where
-// there is a GPU, what it gives.
+// test_product_rows.c: products of one row by our own kernel: which it takes, how they are split,
+// and, where there is a GPU, what it gives.
 #include "check.h"
 
 #include "device/cuda/product_rows.h"
@@ -10,7 +10,8 @@
 
 enum { UNITS = 132 };
 
-// A matrix (rows, depth) in the library's words, along the inner axis or across it, times one column.
+// A matrix (rows, depth) in the library's words, along the inner axis or across it, times one
+// column.
 static tni_product product_of(tn_dtype dt, bool along, int64_t rows, int64_t depth)
 {
     return (tni_product){ .in    = dt,
@@ -66,7 +67,8 @@ static void the_inner_axis_is_split_until_a_gpu_is_full(void)
     }
 }
 
-// gelu(x w + b) + r for one row, several times, so that the last run is a graph. w is (K, N), or (N, K).
+// gelu(x w + b) + r for one row, several times, so that the last run is a graph. w is (K, N), or
+// (N, K).
 static bool run_row(tn_ctx *cx, tn_dtype dt, int64_t K, int64_t N, bool along, double *to)
 {
     tn_seed(cx, 3);
@@ -138,8 +140,8 @@ static bool run_three(tn_ctx *cx, bool biased, double *to)
     return tn_error(cx) == TN_OK;
 }
 
-// A product that adds another one with the same operand, which is not done when this one begins. With one row
-// it adds it as a bias.
+// A product that adds another one with the same operand, which is not done when this one begins.
+// With one row it adds it as a bias.
 static bool run_sum(tn_ctx *cx, int64_t M, double *to)
 {
     enum { K = 320, N = 200 };

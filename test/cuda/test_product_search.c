@@ -1,5 +1,6 @@
-// test_product_search.c: algorithms that the library does not propose, in a run that tunes, with the fake cuBLASLt: what is found and
-// kept, that nothing wrong wins, and that nothing of the product is disturbed.
+// test_product_search.c: algorithms that the library does not propose, in a run that tunes, with
+// the fake cuBLASLt: what is found and kept, that nothing wrong wins, and that nothing of the
+// product is disturbed.
 #include "check.h"
 #include "device/cuda/lt_tiles.h"
 #include "fake_clock.h"
@@ -13,7 +14,8 @@
 
 enum { TILE = 3, LIAR = 2, ALL = 1000 };
 
-// What a search was asked and told. may: how many more may be measured; fail_at: the number of what memory is not given, from 1.
+// What a search was asked and told. may: how many more may be measured; fail_at: the number of what
+// memory is not given, from 1.
 typedef struct {
     int       may, fail_at, taken, found, told;
     tni_tuned won;
@@ -372,7 +374,8 @@ static void only_what_can_be_compared_is_searched(void)
 
 // ---- tiles -------------------------------------------------------------------------------------
 
-// As the library's header numbers them (headers/real_blaslt.c); and those of what is no number of a tile.
+// As the library's header numbers them (headers/real_blaslt.c); and those of what is no number of a
+// tile.
 static void tiles_have_the_sizes_of_the_library(void)
 {
     static const int want[][3] = { { 1, 8, 8 },       { 35, 256, 32 },  { 36, 8, 128 },
@@ -389,7 +392,8 @@ static void tiles_have_the_sizes_of_the_library(void)
     CHECK(!tni_lt_tile_size(635, &rows, &cols));
 }
 
-// A full last round promises more than one that is nearly empty, an almost square tile more than a narrow one, and a tile of no known size nothing.
+// A full last round promises more than one that is nearly empty, an almost square tile more than a
+// narrow one, and a tile of no known size nothing.
 static void tiles_promise_by_rounds_and_by_what_they_load(void)
 {
     enum { T128x128 = 20, T128x256 = 23, T64x8 = 10, T64x256 = 19 };

@@ -1,5 +1,5 @@
-// test_product_small.c: small products of f32 by our own kernel: which it takes and how they are cut,
-// and, where there is a GPU, what it gives, with all that may follow a product.
+// test_product_small.c: small products of f32 by our own kernel: which it takes and how they are
+// cut, and, where there is a GPU, what it gives, with all that may follow a product.
 //
 //     TN_GRAPHS=64 tenon-tests product_small   takes about that many of its shapes, for who watches
 #include "check.h"
@@ -87,8 +87,8 @@ static void the_products_of_a_small_step_fill_a_gpu(void)
 
 enum { ROOM = 16 << 20, MOST_WIDTH = 784 };
 
-// A session with room for operands and a bias; and how many products were taken so far, by the blocks on
-// a tile.
+// A session with room for operands and a bias; and how many products were taken so far, by the
+// blocks on a tile.
 typedef struct {
     tni_heap  heap;
     tni_cuda *c;
@@ -164,7 +164,8 @@ static bool agrees(bench *b, product_case *c, int after, int shift, double tol, 
 // Of product_after_of: nothing, bias, relu, both.
 static const int after[] = { 0, 6, 12, 18 };
 
-// Of all cases some have each number of blocks on a tile; of a few that are drawn from them, none need.
+// Of all cases some have each number of blocks on a tile; of a few that are drawn from them, none
+// need.
 static void check_ranks(const bench *b, bool all)
 {
     if (!all) return;
@@ -172,7 +173,8 @@ static void check_ranks(const bench *b, bool all)
         test_case_result(b->taken[n] > 0, "no product has %d blocks on a tile", n);
 }
 
-// From one case to the next, where few draws are asked for; a watched kernel of this kind takes seconds.
+// From one case to the next, where few draws are asked for; a watched kernel of this kind takes
+// seconds.
 static int step_of(int cases)
 {
     enum { WATCHED = 4 };

@@ -168,8 +168,8 @@ static const problem problems[] = {
 };
 enum { PROBLEMS = sizeof problems / sizeof *problems };
 
-// What tensor cores compute: 16 bits, widths that are multiples of 8. Lengths within and across tiles, more
-// keys than queries and fewer, one query, heads that share keys, every layout.
+// What tensor cores compute: 16 bits, widths that are multiples of 8. Lengths within and across
+// tiles, more keys than queries and fewer, one query, heads that share keys, every layout.
 static const problem halves[] = {
     { 1, 4, 256, 256, 64, 64, true, NONE, SLICES, TN_BF16 },
     { 1, 4, 256, 256, 64, 64, false, NONE, SLICES, TN_F16 },

@@ -1,5 +1,5 @@
-// test_attention_forms.c: attention with windows, lengths, grouped heads, dropout and masks that need
-// a gradient, in combinations: the one op against the ops it stands for, cpu against ref, and
+// test_attention_forms.c: attention with windows, lengths, grouped heads, dropout and masks that
+// need a gradient, in combinations: the one op against the ops it stands for, cpu against ref, and
 // against finite differences.
 //
 // B batches, H heads of queries, Hk of keys and values, T queries, S keys, D their size

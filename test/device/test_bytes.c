@@ -1,5 +1,6 @@
-// Products and convolutions of bytes on every device: bits of 64-bit arithmetic for the largest numbers and long sums, each
-// kernel of this machine, weights that change, and the kernel behind a product as part of its step.
+// Products and convolutions of bytes on every device: bits of 64-bit arithmetic for the largest
+// numbers and long sums, each kernel of this machine, weights that change, and the kernel behind a
+// product as part of its step.
 #include "check.h"
 #include "rules_kit.h"
 #include "scratch.h"
@@ -13,7 +14,8 @@
 static const char *const devices[] = { "cpu", "ref", "opencl", "cuda" };
 enum { DEVICES = sizeof devices / sizeof *devices };
 
-// Bytes of a dtype: random; or, of `extreme`, the ends of its range alone: the larger in absolute value, or either.
+// Bytes of a dtype: random; or, of `extreme`, the ends of its range alone: the larger in absolute
+// value, or either.
 static void draw_bytes(uint8_t *x, int64_t n, tn_dtype dt, int extreme)
 {
     uint8_t large = dt == TN_U8 ? 255 : 0x80, small = dt == TN_U8 ? 0 : 0x7f;
@@ -175,7 +177,8 @@ static void convolutions_are_those_of_padded_numbers(void)
 
 // ---- in a network
 
-// What a quantized network computes of the sums: scaled by channel, rounded, shifted and cut to a byte.
+// What a quantized network computes of the sums: scaled by channel, rounded, shifted and cut to a
+// byte.
 static tn_tensor *requantized(tn_tensor *y, tn_tensor *bias, tn_tensor *scale)
 {
     y = tn_mul(tn_cast(tn_add(y, bias), TN_F32), scale);
@@ -183,7 +186,8 @@ static tn_tensor *requantized(tn_tensor *y, tn_tensor *bias, tn_tensor *scale)
     return tn_cast(y, TN_U8);
 }
 
-// On cpu the sums and what becomes of them are one step, whose packed weights are kept while they are the same value.
+// On cpu the sums and what becomes of them are one step, whose packed weights are kept while they
+// are the same value.
 static void requantizing_is_part_of_the_step(void)
 {
     char   found[64] = "";

@@ -1,5 +1,5 @@
-// test_compiled.c: kernels compiled in the background: the same bits before and after, what is found
-// on disk, compilers that fail, processes that fork or end meanwhile.
+// test_compiled.c: kernels compiled in the background: the same bits before and after, what is
+// found on disk, compilers that fail, processes that fork or end meanwhile.
 #include "check.h"
 #include "kernel_kit.h"
 #include "scratch.h"

@@ -1,5 +1,5 @@
-// test_cpu.c: the cpu device op by op and call by call against the reference device, over random shapes,
-// strides and dtypes; and against itself for other numbers of threads, bit by bit.
+// test_cpu.c: the cpu device op by op and call by call against the reference device, over random
+// shapes, strides and dtypes; and against itself for other numbers of threads, bit by bit.
 #include "check.h"
 #include "base/heap.h"
 #include "device/device.h"
@@ -19,7 +19,7 @@ static const tn_dtype dtypes[] = { TN_BOOL, TN_U8,  TN_I8,  TN_I32, TN_I64, TN_F
                                    TN_F32,  TN_F64, TN_I16, TN_U16, TN_U32, TN_U64 };
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
-// ---- random numbers, shapes, strides ----
+// ---- random numbers, shapes, strides -----------------------------------------------------------
 
 static uint64_t drawn;  // numbers drawn by this test
 
@@ -127,7 +127,7 @@ static int draw_shape(int64_t *size, int least, int64_t most)
     return rank;
 }
 
-// ---- running and comparing ----
+// ---- running and comparing ---------------------------------------------------------------------
 
 typedef struct {
     double f16, bf16, f32, f64;  // relative
@@ -216,7 +216,7 @@ static bool agree(int op, int nin, const value *in, value *out, const tni_attr *
     return test_case_result(ok, "%s", describe(&c, &text));
 }
 
-// ---- op by op ----
+// ---- op by op ----------------------------------------------------------------------------------
 
 // A kernel of one op for each row of the table, over all dtypes and layouts.
 static void ops_one_by_one_agree_with_the_reference(void)
@@ -291,8 +291,8 @@ static void sums_are_accurate(void)
     free(x);
 }
 
-// What has no kernel of its own to run by: nothing folded, the same folded over and over, an index into
-// what is the same everywhere.
+// What has no kernel of its own to run by: nothing folded, the same folded over and over, an index
+// into what is the same everywhere.
 static void what_reads_nothing_by_place_is_right(void)
 {
     for (int eager = 0; eager < 2; eager++) {
@@ -322,7 +322,7 @@ static void what_reads_nothing_by_place_is_right(void)
     }
 }
 
-// ---- copies ----
+// ---- copies ------------------------------------------------------------------------------------
 
 static void casts_and_copies_agree_with_the_reference(void)
 {
@@ -367,7 +367,7 @@ static void casts_saturate_and_wrap(void)
     CHECK_INT(a[0], 0x45);
 }
 
-// ---- folds ----
+// ---- folds -------------------------------------------------------------------------------------
 
 static void check_best(int op, tn_dtype dt, int rank, const int64_t *size, uint32_t axes, mood m)
 {
@@ -424,7 +424,7 @@ static void scans_agree_with_the_reference(void)
             }
 }
 
-// ---- movement ----
+// ---- movement ----------------------------------------------------------------------------------
 
 static void concats_agree_with_the_reference(void)
 {
@@ -529,7 +529,7 @@ static void folds_agree_with_the_reference(void)
         }
 }
 
-// ---- products ----
+// ---- products ----------------------------------------------------------------------------------
 
 static void products_agree_with_the_reference(void)
 {
@@ -559,8 +559,8 @@ typedef struct {
     tni_attr attr;
 } shapes;
 
-// Draws the sizes along the axes for a window of up to `most` elements (least of them 1), and what follows from
-// them.
+// Draws the sizes along the axes for a window of up to `most` elements (least of them 1), and what
+// follows from them.
 static void draw_sides(shapes *s, int64_t least, int64_t most, int64_t steps, const int64_t *hw)
 {
     for (int i = 0; i < s->rank - 2; i++) {
@@ -621,7 +621,8 @@ static void convolutions_agree_with_the_reference(void)
             }
 }
 
-// Windows of 3 x 3 with stride 1 and many channels, and windows of one channel each, have ways of their own.
+// Windows of 3 x 3 with stride 1 and many channels, and windows of one channel each, have ways of
+// their own.
 static void convolutions_of_special_forms_agree_with_the_reference(void)
 {
     drawn = 0;
@@ -651,7 +652,8 @@ static void convolutions_of_special_forms_agree_with_the_reference(void)
 enum { SPIKE_C = 40, SPIKE_SIDE = 21, SPIKE_PLANE = SPIKE_SIDE * SPIKE_SIDE };
 enum { SPIKE_COUNT = 2 * SPIKE_C * SPIKE_PLANE };
 
-// A convolution of x (form 0), its gradient for x, with x as the gradient of its result (1), a transposed one (2).
+// A convolution of x (form 0), its gradient for x, with x as the gradient of its result (1), a
+// transposed one (2).
 static void run_spiked(int form, const float *data, float *y)
 {
     tn_ctx      *cx = tn_open_with((tn_open_opts){ .device = "cpu", .seed = 7 });
@@ -668,8 +670,8 @@ static void run_spiked(int form, const float *data, float *y)
     tn_close(cx);
 }
 
-// One element that is much larger than all others changes nothing where no window has it, not even a last bit: the
-// transforms of Winograd's algorithm must not carry its rounding errors there.
+// One element that is much larger than all others changes nothing where no window has it, not even
+// a last bit: the transforms of Winograd's algorithm must not carry its rounding errors there.
 static void large_elements_stay_in_their_windows(void)
 {
     static const int at[][2] = {
@@ -697,8 +699,8 @@ static void large_elements_stay_in_their_windows(void)
     }
 }
 
-// Transformed weights are kept from the second run on, as long as the weights are the same value. Doubled weights
-// double the result, without rounding.
+// Transformed weights are kept from the second run on, as long as the weights are the same value.
+// Doubled weights double the result, without rounding.
 static void kept_weights_follow_their_values(void)
 {
     enum { C = 16, SIDE = 20, COUNT = C * SIDE * SIDE };
@@ -723,7 +725,7 @@ static void kept_weights_follow_their_values(void)
     tn_close(cx);
 }
 
-// ---- sorting, memory ----
+// ---- sorting, memory ---------------------------------------------------------------------------
 
 static void sorts_agree_with_the_reference(void)
 {
@@ -741,7 +743,7 @@ static void sorts_agree_with_the_reference(void)
         }
 }
 
-// ---- convolutions that are cut into much ----
+// ---- convolutions that are cut into much -------------------------------------------------------
 
 typedef struct {
     int64_t N, C, O, side, stride;
@@ -753,7 +755,8 @@ enum {
     CUT_ALL     = 2 * CUT_ROOM + CUT_WEIGHTS
 };
 
-// y, and the gradients of its sum of squares with respect to x and to the weights behind it, of one context.
+// y, and the gradients of its sum of squares with respect to x and to the weights behind it, of one
+// context.
 static bool run_cut(const cut_conv *c, const char *device, int threads, float *y)
 {
     tn_ctx    *cx = tn_open_with((tn_open_opts){ .device = device, .threads = threads, .seed = 5 });
@@ -778,8 +781,9 @@ static bool is_near_all(const float *a, const float *b, int n)
     return off <= 2e-6f * most;
 }
 
-// More blocks of tiles than threads share; weight gradients by larger tiles, cut at both edges, with sums
-// of their own for each split, and such as are too large for that; windows of a single image, which are one product.
+// More blocks of tiles than threads share; weight gradients by larger tiles, cut at both edges,
+// with sums of their own for each split, and such as are too large for that; windows of a single
+// image, which are one product.
 static void convolutions_cut_into_much_are_the_same_on_any_threads(void)
 {
     static const cut_conv cases[] = {

@@ -1,5 +1,5 @@
-// test_custom_host.c: users' ops that a function of the host computes, on devices whose memory is not the
-// host's.
+// test_custom_host.c: users' ops that a function of the host computes, on devices whose memory is
+// not the host's.
 #include "check.h"
 #include "gpu_parts.h"
 #include "rules_kit.h"

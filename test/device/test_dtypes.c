@@ -1,5 +1,5 @@
-// test_dtypes.c: dtypes by their table. Integers compute on every device as on the reference, fused,
-// compiled and op by op; 8-bit floats are what PyTorch has, and refuse arithmetic.
+// test_dtypes.c: dtypes by their table. Integers compute on every device as on the reference,
+// fused, compiled and op by op; 8-bit floats are what PyTorch has, and refuse arithmetic.
 #include "rules_kit.h"
 #include "tensor/dtype.h"
 
@@ -275,7 +275,8 @@ static void u64_has_all_its_bits(void)
 
 // ---- to 16-bit floats --------------------------------------------------------------------------
 
-// The nearest float of so many digits, of two the even one, by integers alone; past the largest infinite.
+// The nearest float of so many digits, of two the even one, by integers alone; past the largest
+// infinite.
 static double nearest(uint64_t v, int digits, double high)
 {
     int over = -digits;
@@ -442,7 +443,8 @@ static void check_values(tn_ctx *cx, tn_file *f, int which)
                          have[i], want[i]);
 }
 
-// Numbers around every boundary, from f32 and from f64, against PyTorch's codes; a NaN has its sign open.
+// Numbers around every boundary, from f32 and from f64, against PyTorch's codes; a NaN has its sign
+// open.
 static void check_codes(tn_file *f, int which, tn_dtype from)
 {
     char       name[32];

@@ -1,5 +1,5 @@
-// test_edges.c: infinities, NaNs, bools, empty tensors and what is overwritten: as PyTorch has them.
-// The numbers are what PyTorch 2.15 gives.
+// test_edges.c: infinities, NaNs, bools, empty tensors and what is overwritten: as PyTorch has
+// them. The numbers are what PyTorch 2.15 gives.
 #include "check.h"
 #include "graph_ways.h"
 

@@ -22,7 +22,8 @@ enum { NONE = TNI_NO_VALUE, BATCH = 40, RANDOM = 80, WAYS = 3, SIZES = 6 * WAYS 
 
 // ---- compiling and running ---------------------------------------------------------------------
 
-// C with stores by strips, past the caches on chips that have such stores, and for cores that reorder or not.
+// C with stores by strips, past the caches on chips that have such stores, and for cores that
+// reorder or not.
 static char *program(int n, const tni_kernel *const *k, bool reorders)
 {
     tni_heap      heap = tni_heap_default();
@@ -45,7 +46,8 @@ static void drop(char *text)
     tni_free(&heap, text);
 }
 
-// The kernels in one library; NULL where the text does not compile without a warning, or lacks a function. more: further options.
+// The kernels in one library; NULL where the text does not compile without a warning, or lacks a
+// function. more: further options.
 static void *compile(int n, const tni_kernel *const *k, bool reorders, const char *more)
 {
     char  command[2000], source[300], object[300];
@@ -313,8 +315,8 @@ static void softmax_down(kit_case *c, int64_t n)
     store(c, TN_F32, TNI_PER_ONE, kit_reduce(c, TNI_sum, m, true));
 }
 
-// Maps of a strip at once: of what lies in memory, of each other, of one value, and of costly ones that
-// are read again. Some elements are large angles.
+// Maps of a strip at once: of what lies in memory, of each other, of one value, and of costly ones
+// that are read again. Some elements are large angles.
 static void turns(kit_case *c, int64_t n)
 {
     kit_begin(c, 1, (int64_t[]){ n }, 0, NULL, false);
@@ -546,8 +548,9 @@ static void memory_that_is_out_gives_no_text(void)
 
 enum { LARGE_CACHE = 2 << 20, SMALL_CACHE = 1 << 20, MUCH = 1 << 28, LITTLE = 1 << 14 };
 
-// How a launch of a kernel with that many rows and columns stores, under a setting of the knob, where a core has `cache` bytes; shared: it writes
-// over what it reads. Nothing is launched: sizes are those of a GiB.
+// How a launch of a kernel with that many rows and columns stores, under a setting of the knob,
+// where a core has `cache` bytes; shared: it writes over what it reads. Nothing is launched: sizes
+// are those of a GiB.
 static tni_c_stores stores(int64_t cache, void (*make)(kit_case *c, int64_t n), int64_t rows,
                            int64_t columns, int set, bool shared)
 {
@@ -596,7 +599,8 @@ static void where_cores_hold_little_rows_are_stored_by_strips(void)
 // A cast to each dtype, alone: no other kernel's functions make up for what its text lacks.
 static void check_cast(tn_dtype to)
 {
-    // This chip, one that the prelude knows nothing of, and one of ARM, whose text is not to be run here.
+    // This chip, one that the prelude knows nothing of, and one of ARM, whose text is not to be run
+    // here.
     static const char *const chips[] = { "", "-U__x86_64__ -U__aarch64__", "-D__aarch64__" };
     static kit_case          c;
     const tni_kernel        *k = &c.k;
@@ -621,8 +625,8 @@ static void programs_name_all_that_they_call_on_any_chip(void)
 
 // ---- at random ---------------------------------------------------------------------------------
 
-// Options for the widest vectors of this chip: without them x86 has those of 16 bytes. gcc 12 takes for possible there that a fold of
-// lanes begins with none.
+// Options for the widest vectors of this chip: without them x86 has those of 16 bytes. gcc 12 takes
+// for possible there that a fold of lanes begins with none.
 static const char *wide_vectors(void)
 {
 #ifdef __x86_64__

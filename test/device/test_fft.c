@@ -1,5 +1,6 @@
-// test_fft.c: Fourier transforms on every device: lengths of every kind beside the definition, inverses, halves of real signals, several axes
-// beside one after the other; and what is said about arguments that do not fit. PyTorch's numbers are in test_recorded_ops.c.
+// test_fft.c: Fourier transforms on every device: lengths of every kind beside the definition,
+// inverses, halves of real signals, several axes beside one after the other; and what is said about
+// arguments that do not fit. PyTorch's numbers are in test_recorded_ops.c.
 #include "check.h"
 #include "rules_kit.h"
 
@@ -71,8 +72,8 @@ static void check_length(tn_ctx *cx, tn_dtype dt, int64_t lines, int64_t n)
     tn_end(s);
 }
 
-// Powers of two, small factors, a prime with a butterfly of its own, primes and products of primes without one; lines that fill vectors and
-// groups and lines that do not.
+// Powers of two, small factors, a prime with a butterfly of its own, primes and products of primes
+// without one; lines that fill vectors and groups and lines that do not.
 static void lengths_of_every_kind_are_transformed(void)
 {
     static const int64_t lengths[] = { 1,   2,   3,   4,   5,    6,    7,    8,   9,

@@ -503,7 +503,8 @@ static void derivatives_of_functions_agree_with_each_other(void)
     CHECK(close_to(hv[0], tn_add(times(h[0], v[0], 6), times(h[1], v[1], 6))));
     CHECK(close_to(hv[1], tn_add(times(h[2], v[0], 3), times(h[3], v[1], 3))));
 
-    // Of arguments with a history the results have one, in which the matrix's own derivative is found.
+    // Of arguments with a history the results have one, in which the matrix's own derivative is
+    // found.
     tn_requires_grad(x[1], true);
     CHECK(tn_vjp(bent_sum, 2, x, &calls, NULL, &y, gx) == TN_OK && tn_needs_grad(gx[0]));
     tn_tensor *again;
@@ -525,8 +526,9 @@ static void derivatives_of_functions_agree_with_each_other(void)
 
 // ---- functions over examples
 
-// Functions of an example x (3, 4) and a weight w (4, 4), each of other ops: products, norms, places, orders, per-example gradients,
-// a convolution, and one without a rule, which becomes a loop.
+// Functions of an example x (3, 4) and a weight w (4, 4), each of other ops: products, norms,
+// places, orders, per-example gradients, a convolution, and one without a rule, which becomes a
+// loop.
 static void products(void *user, tn_tensor *const *x, tn_tensor **y)
 {
     (void)user;
@@ -646,7 +648,8 @@ static void mistakes_of_functions_over_examples_are_named(void)
 
 // ---- hooks
 
-// What a hook has seen, and what it does: doubles, or returns nothing, or something that does not fit.
+// What a hook has seen, and what it does: doubles, or returns nothing, or something that does not
+// fit.
 typedef struct {
     int        calls, ended, does;
     tn_tensor *seen;
@@ -664,7 +667,8 @@ static void end_watch(void *user)
     ((watcher *)user)->ended++;
 }
 
-// y = sum(h h) of h = x x, where x has two states: the hook of h doubles what goes on, that of x doubles all of it once.
+// y = sum(h h) of h = x x, where x has two states: the hook of h doubles what goes on, that of x
+// doubles all of it once.
 static void hooks_change_gradients_as_they_pass(void)
 {
     for (tn_ctx *c = rules_next(NULL); c; c = rules_next(c)) {
@@ -737,7 +741,7 @@ static void mixed_leaves_keep_their_dtypes(void)
     tn_close(cx);
 }
 
-// ---- at kinks, and where mathematics leaves a choice --------------------------------------------
+// ---- at kinks, and where mathematics leaves a choice -------------------------------------------
 
 // The gradient of f's sum at these four numbers.
 static void kink(int line, const char *text, tn_tensor *(*f)(tn_tensor *const *, void *),

@@ -343,7 +343,8 @@ static void compare_random(uint64_t seed, int flags, int64_t *checked, int64_t *
     kit_free(&d);
 }
 
-// Large ones take most of the time: of a plain run they are every eighth, of `make test-long` every fourth.
+// Large ones take most of the time: of a plain run they are every eighth, of `make test-long` every
+// fourth.
 static void random_kernels_are_as_defined_for_any_threads(void)
 {
     int64_t  checked = 0, unknown = 0;

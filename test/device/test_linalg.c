@@ -1,5 +1,6 @@
-// Linear algebra on every device: what factorizations promise, of matrices of many sizes; those that have none, empty ones, NaN;
-// and what is said about arguments that do not fit. PyTorch's numbers are in python/test/test_linalg.py.
+// Linear algebra on every device: what factorizations promise, of matrices of many sizes; those
+// that have none, empty ones, NaN; and what is said about arguments that do not fit. PyTorch's
+// numbers are in python/test/test_linalg.py.
 #include "check.h"
 #include "rules_kit.h"
 #include "table.h"
@@ -7,7 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-// Devices that are there; a context records its errors. The end of a test's loop closes the last one.
+// Devices that are there; a context records its errors. The end of a test's loop closes the last
+// one.
 static tn_ctx *next_device(tn_ctx *cx)
 {
     static const char *const devices[] = { "cpu", "ref", "opencl", "cuda" };
@@ -98,7 +100,8 @@ static void factors_multiply_to_what_was_factored(void)
             }
 }
 
-// A matrix of rank 1 with a direction of every kind: singular values of 0 have orthonormal vectors, too.
+// A matrix of rank 1 with a direction of every kind: singular values of 0 have orthonormal vectors,
+// too.
 static void a_matrix_of_less_rank_has_a_whole_svd(void)
 {
     for (tn_ctx *cx = next_device(NULL); cx; cx = next_device(cx)) {
@@ -131,7 +134,8 @@ static void what_has_no_factorization_is_nan_and_counted(void)
         CHECK_FAILED2(cx, TN_EARG, "cholesky: matrix 1 of 4", "row 1");
         CHECK_STATUS(tn_inv_ex(a, &l, &info), TN_OK);
         CHECK_VALUES(tn_slice(info, 0, 3, 4, 1), 1);
-        // A singular matrix is refused whole; a NaN only spreads as the library's arithmetic spreads it.
+        // A singular matrix is refused whole; a NaN only spreads as the library's arithmetic
+        // spreads it.
         CHECK(tn_item(tn_any_all(tn_isnan(tn_slice(l, 0, 2, 3, 1)))));
         CHECK(tn_item(tn_all_all(tn_isnan(tn_slice(l, 0, 3, 4, 1)))));
         CHECK_STATUS(tn_linalg_check("cholesky", tn_slice(info, 0, 0, 2, 1)), TN_OK);

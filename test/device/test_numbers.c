@@ -1,5 +1,5 @@
-// test_numbers.c: a plain number beside a tensor: beside f16 and bf16 it keeps the digits of f32, and as
-// an integer it keeps all of its own, however it is run.
+// test_numbers.c: a plain number beside a tensor: beside f16 and bf16 it keeps the digits of f32,
+// and as an integer it keeps all of its own, however it is run.
 #include "check.h"
 #include "graph_ways.h"
 
@@ -107,8 +107,8 @@ static const half_case half_cases[] = {
     { "the gradient of pow_s", pow_gradient, slope_d, NULL, true },
 };
 
-// The first of all values that is not what it should be, -1 if none: to the bit, or off by one where
-// the last is open.
+// The first of all values that is not what it should be, -1 if none: to the bit, or off by one
+// where the last is open.
 static int first_wrong(const half_case *h, tn_dtype dt, double v, bool wide, const uint16_t *have)
 {
     float number = (float)v;
@@ -125,8 +125,8 @@ static int first_wrong(const half_case *h, tn_dtype dt, double v, bool wide, con
 
 enum { HALF_CASES = sizeof half_cases / sizeof *half_cases };
 
-// All cases of one dtype and number, a few in each evaluation: more would be one kernel that a thread's
-// registers do not hold.
+// All cases of one dtype and number, a few in each evaluation: more would be one kernel that a
+// thread's registers do not hold.
 static void check_halves(tn_ctx *cx, const graph_way *w, const uint16_t *all, tn_dtype dt, double v)
 {
     static uint16_t have[ALL];

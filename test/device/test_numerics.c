@@ -1,5 +1,5 @@
-// test_numerics.c: results that are easily lost to rounding, and rules of ties, held on every way to
-// compute them: ref, kernels interpreted and compiled on the cpu, and opencl.
+// test_numerics.c: results that are easily lost to rounding, and rules of ties, held on every way
+// to compute them: ref, kernels interpreted and compiled on the cpu, and opencl.
 #include "check.h"
 #include "tenon.h"
 
@@ -241,7 +241,8 @@ static void expect_variances(tn_ctx *cx, const far_off *f)
     }
 }
 
-// What normalizing lines gives, `apart` from one to the next, and the gradient of its sum weighed by w.
+// What normalizing lines gives, `apart` from one to the next, and the gradient of its sum weighed
+// by w.
 typedef struct {
     double y[COUNT], g[COUNT], mean[LINES], var[LINES];
 } normalized;
@@ -325,7 +326,8 @@ static void statistics_of_numbers_far_from_zero_keep_their_digits_on_opencl(void
     ON_OPENCL(far_floats_on);
 }
 
-// Where all numbers are equal, what rounding leaves of the mean must not become a negative variance.
+// Where all numbers are equal, what rounding leaves of the mean must not become a negative
+// variance.
 static void equal_numbers_on(tn_ctx *cx)
 {
     static const double values[] = { 0.1, 1e6 + 0.5, 3e8, -7e15, 1e-30 };
@@ -469,8 +471,8 @@ static tn_tensor *pool_of(const tied_pool *p, tn_tensor *x)
     return tn_max_pool2d(x, p->kernel[0], p->kernel[1], o);
 }
 
-// The gradient of x is that of all results that came from it; and the gradient of that, weighed by v,
-// with respect to the result's is v where the result came from.
+// The gradient of x is that of all results that came from it; and the gradient of that, weighed by
+// v, with respect to the result's is v where the result came from.
 static void expect_pool(tn_ctx *cx, const tied_pool *p)
 {
     double x[PIXELS], ones[MOST], v[PIXELS];

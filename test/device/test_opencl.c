@@ -425,7 +425,8 @@ static void products_of_all_sizes_agree(void)
     products_on("opencl");
 }
 
-// x + transpose(x) takes tiles in pairs, each the other's transposed operand; with another window of x the same kernel must not.
+// x + transpose(x) takes tiles in pairs, each the other's transposed operand; with another window
+// of x the same kernel must not.
 static void another_window_of_a_tensor_is_read_where_it_begins(void)
 {
     enum { N = 512, ROWS = N + 32, COLS = N + 4 };

@@ -1,5 +1,5 @@
-// test_outputs.c: ops with several outputs, which one call computes: a user's op of three outputs of
-// three dtypes on every device that is here.
+// test_outputs.c: ops with several outputs, which one call computes: a user's op of three outputs
+// of three dtypes on every device that is here.
 #include "check.h"
 #include "faulty.h"
 #include "table.h"
@@ -15,7 +15,8 @@
 
 static int calls, failures;  // of compute: so far, and how many of the next are to fail
 
-// Of x (n): its elements cut to i64 (n), doubled in f32 (n), squares and the elements in f64 (2, n).
+// Of x (n): its elements cut to i64 (n), doubled in f32 (n), squares and the elements in f64 (2,
+// n).
 static tn_status three_shapes(const void *attr, const tn_array *in, tn_array *out)
 {
     (void)attr;
@@ -344,8 +345,8 @@ static void a_call_that_failed_can_be_made_again(void)
 
 // ---- gradients ---------------------------------------------------------------------------------
 
-// Of output 1 alone, of output 2 alone, and of both; before anything is computed, after a read of what
-// is differentiated, and with no handle left of the output that the gradient reads.
+// Of output 1 alone, of output 2 alone, and of both; before anything is computed, after a read of
+// what is differentiated, and with no handle left of the output that the gradient reads.
 static void differentiate(tn_ctx *cx)
 {
     for (int which = 1; which < 4; which++)
@@ -593,7 +594,7 @@ static void gradients_of_attention_can_be_asked_for_one_by_one_and_after_a_read(
     on_every_device(differentiate_operands);
 }
 
-// ---- the statistics of batch norm ---------------------------------------------------------------
+// ---- the statistics of batch norm --------------------------------------------------------------
 
 typedef struct {
     const tni_node *node[512];
@@ -636,8 +637,8 @@ static int count_reductions(tn_ctx *cx, bool running, bool backward)
     return found;
 }
 
-// The mean, and of the distances from it the sum and the sum of squares, are values like others: what
-// normalizes, the running statistics and the gradient read the same ones.
+// The mean, and of the distances from it the sum and the sum of squares, are values like others:
+// what normalizes, the running statistics and the gradient read the same ones.
 static void batch_norm_measures_a_batch_once(void)
 {
     tn_ctx *cx = open_quiet("cpu", 1);

@@ -1,5 +1,5 @@
-// test_recognize.c: attention spelled out in plain ops is one call where the device says so, with the
-// same values and gradients; and what is not attention, or asked for, stays as it was.
+// test_recognize.c: attention spelled out in plain ops is one call where the device says so, with
+// the same values and gradients; and what is not attention, or asked for, stays as it was.
 //
 // B batches, H heads, T queries, S keys, D their size
 #include "check.h"
@@ -65,7 +65,7 @@ static tn_tensor *keys(tn_ctx *cx)
     return tn_arange(cx, TN_I64, 0, (double)S, 1);
 }
 
-// ---- the programs --------------------------------------------------------------------------------
+// ---- the programs ------------------------------------------------------------------------------
 
 static tn_tensor *plain(inputs *in)
 {
@@ -186,7 +186,8 @@ static tn_tensor *gated(inputs *in)
     return attend(in, tn_sub(s, tn_exp(in->more)));
 }
 
-// Changes whose slopes depend on the score: by itself, by a number for each query, by one for each score.
+// Changes whose slopes depend on the score: by itself, by a number for each query, by one for each
+// score.
 static tn_tensor *smooth(inputs *in)
 {
     tn_tensor *s = scores(in);
@@ -228,7 +229,8 @@ static tn_tensor *without_batches(inputs *in)
     return tn_matmul(tn_softmax(s, -1), x[2]);
 }
 
-// One batch of one head, and one batch whose heads share keys and values: these are products of two matrices.
+// One batch of one head, and one batch whose heads share keys and values: these are products of two
+// matrices.
 static tn_tensor *of_one_batch(inputs *in, int64_t heads)
 {
     tn_tensor *x[] = { in->q, in->k, in->v };
@@ -296,7 +298,7 @@ static const spelling spellings[] = {
 };
 enum { SPELLINGS = sizeof spellings / sizeof *spellings };
 
-// ---- comparing -----------------------------------------------------------------------------------
+// ---- comparing ---------------------------------------------------------------------------------
 
 static bool near(const double *a, const double *b, int64_t n, double part, char text[96])
 {
@@ -450,7 +452,8 @@ static void casts_of_mixed_precision_are_looked_through(void)
     tn_close(cx[1]);
 }
 
-// By a device that recognizes for itself, in the sizes that kernels of a GPU take, against ref without.
+// By a device that recognizes for itself, in the sizes that kernels of a GPU take, against ref
+// without.
 void recognize_on(const char *device, int part, int parts)
 {
     static const tn_dtype dtypes[] = { TN_F16, TN_BF16 };
@@ -459,7 +462,8 @@ void recognize_on(const char *device, int part, int parts)
     if (cx[0] && cx[0]->recognizes) cx[0]->recognizes = 1;
     for (int i = part; cx[0] && cx[0]->recognizes && i < SPELLINGS; i += parts)
         compare_spelling(cx, &spellings[i], dtypes[i % 2], BACKWARD, 1e-1);
-    // A kernel has several tiles of that many keys, most of which hold nothing but the number that hides.
+    // A kernel has several tiles of that many keys, most of which hold nothing but the number that
+    // hides.
     static const spelling hidden = { "hidden by numbers, far", hidden_by_numbers, true };
     T = 40, S = 600;
     if (cx[0] && cx[0]->recognizes && part == 0)
@@ -488,7 +492,7 @@ static void a_device_may_decline_programs(void)
     tn_close(cx);
 }
 
-// ---- what stays ----------------------------------------------------------------------------------
+// ---- what stays --------------------------------------------------------------------------------
 
 static tn_ctx *open_recognizing(void)
 {

@@ -110,8 +110,8 @@ static void maps_promote_integers_as_pytorch(void)
     }
 }
 
-// Every number of 16 bits, up and down: floats of one sign are ordered as their bits are, so the neighbour has the bits
-// plus or minus 1, but around zero and at infinity.
+// Every number of 16 bits, up and down: floats of one sign are ordered as their bits are, so the
+// neighbour has the bits plus or minus 1, but around zero and at infinity.
 static void neighbours_in_16_bits_differ_by_a_bit(void)
 {
     enum { N = 1 << 16 };

@@ -273,7 +273,8 @@ static void masked(kit_case *c, int64_t rows, int64_t cols)
               kit_reduce(c, TNI_sum, kit_cast(c, TN_I64, m), true));
 }
 
-// Channels side by side, with a factor and a summand in f32 for each, plus the row before, which the first has not.
+// Channels side by side, with a factor and a summand in f32 for each, plus the row before, which
+// the first has not.
 static void scaled_channels(kit_case *c, int64_t rows, int64_t cols)
 {
     kit_begin(c, 2, (int64_t[]){ rows, cols }, 0, NULL, false);
@@ -581,8 +582,8 @@ static void known_work_runs_and_agrees(void)
     free(c);
 }
 
-// Shapes under settings, and under settings that differ from those in one more knob, for sizes from few rows to few columns: a device can launch
-// them, and every element has a thread.
+// Shapes under settings, and under settings that differ from those in one more knob, for sizes from
+// few rows to few columns: a device can launch them, and every element has a thread.
 static void any_settings_make_launches(void)
 {
     enum { MOST = 48 };
@@ -614,8 +615,8 @@ static void any_settings_make_launches(void)
     free(c);
 }
 
-// Every knob, in kernels of every form: whatever is set, results are right. A fifth of the settings of each kernel, another in each;
-// `make test-long` takes all.
+// Every knob, in kernels of every form: whatever is set, results are right. A fifth of the settings
+// of each kernel, another in each; `make test-long` takes all.
 static void any_settings_run_and_agree(void)
 {
     enum { MOST = 48 };
@@ -644,7 +645,8 @@ static void any_settings_run_and_agree(void)
     free(c);
 }
 
-// Long rows of which more than run at once: groups take them by tickets, and each row leaves its partial results.
+// Long rows of which more than run at once: groups take them by tickets, and each row leaves its
+// partial results.
 static void many_long_rows_are_taken_by_tickets(void)
 {
     kit_case *c = calloc(1, sizeof *c);
@@ -823,7 +825,8 @@ static void an_h200_gets_the_measured_shapes(void)
     free(c);
 }
 
-// No grid is larger than CUDA launches, however many columns a row has, and every column is in a slice.
+// No grid is larger than CUDA launches, however many columns a row has, and every column is in a
+// slice.
 static void grids_are_within_what_cuda_launches(void)
 {
     kit_case *c = calloc(1, sizeof *c);
@@ -912,7 +915,8 @@ static void other_alignment_is_another_class(void)
     free(c);
 }
 
-// Many factors by column take so many registers that rows would have shorter vectors, of which a row of few columns has none.
+// Many factors by column take so many registers that rows would have shorter vectors, of which a
+// row of few columns has none.
 static void rows_of_few_columns_and_many_factors_get_a_shape(void)
 {
     enum { FACTORS = 6 };

@@ -1,6 +1,6 @@
-// test_simt_interpreter.c: kernels as data. On opencl every kind of op and random graphs agree with ref
-// when nothing is compiled for them; for an H200 the interpreters compile; on a GPU a new graph waits for
-// no compiler.
+// test_simt_interpreter.c: kernels as data. On opencl every kind of op and random graphs agree with
+// ref when nothing is compiled for them; for an H200 the interpreters compile; on a GPU a new graph
+// waits for no compiler.
 #include "check.h"
 #include "device_table.h"
 #include "gpu_parts.h"

@@ -1,5 +1,5 @@
-// Sparse matrices on every device: products of many shapes beside those of the dense matrix, patterns, NaN and infinity, and what is
-// said about indices that do not fit.
+// Sparse matrices on every device: products of many shapes beside those of the dense matrix,
+// patterns, NaN and infinity, and what is said about indices that do not fit.
 #include "check.h"
 #include "rules_kit.h"
 #include "table.h"
@@ -35,7 +35,8 @@ static double slack(tn_dtype dt)
     return dt == TN_F64 ? 1e-10 : dt == TN_F32 ? 2e-3 : dt == TN_F16 ? 1 : 8;
 }
 
-// Both ways, every width that a kernel treats otherwise, and the gradients, which are products of the same kind.
+// Both ways, every width that a kernel treats otherwise, and the gradients, which are products of
+// the same kind.
 static void check_products(tn_ctx *cx, tn_dtype dt, int64_t rows, int64_t cols, int64_t n)
 {
     tn_scope  *scope = tn_begin(cx);
@@ -83,7 +84,8 @@ static void products_are_those_of_the_dense_matrix(void)
     }
 }
 
-// Elements are kept by rows and columns; those at one place are one, their sum. A matrix may have none, or no rows.
+// Elements are kept by rows and columns; those at one place are one, their sum. A matrix may have
+// none, or no rows.
 static void elements_are_sorted_and_added_up(void)
 {
     tn_ctx    *cx = open_quiet("cpu", 0);
@@ -120,8 +122,8 @@ static void elements_are_sorted_and_added_up(void)
     tn_close(cx);
 }
 
-// What a row has an element for is multiplied as anywhere: NaN and infinity come through, and 0 times infinity is NaN. Other
-// elements of x are not read.
+// What a row has an element for is multiplied as anywhere: NaN and infinity come through, and 0
+// times infinity is NaN. Other elements of x are not read.
 static void special_values_pass(void)
 {
     for (int i = 0; i < DEVICES; i++) {

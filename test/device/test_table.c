@@ -1,6 +1,6 @@
-// test_table.c: every row of ops.def, for every dtype it takes and layouts of all kinds, on the cpu device
-// against the reference device; promotion against a table written out by hand; the composed ops;
-// random numbers; numbers of threads; fallbacks; sizes past 2^31.
+// test_table.c: every row of ops.def, for every dtype it takes and layouts of all kinds, on the cpu
+// device against the reference device; promotion against a table written out by hand; the composed
+// ops; random numbers; numbers of threads; fallbacks; sizes past 2^31.
 #include "check.h"
 #include "registers.h"
 #include "table.h"
@@ -185,8 +185,8 @@ static void library_ops_agree(void)
 
 // ---- promotion ---------------------------------------------------------------------------------
 
-// PyTorch's torch.promote_types, by hand; of u16, u32 and u64 with other integers, for which it has no
-// rule, numpy.promote_types. In the order of dtype.def.
+// PyTorch's torch.promote_types, by hand; of u16, u32 and u64 with other integers, for which it has
+// no rule, numpy.promote_types. In the order of dtype.def.
 // clang-format off
 #define B_   TN_BOOL
 #define U8_  TN_U8
@@ -264,7 +264,8 @@ static void run_pair(int op, int i, int j, strengths which)
     tolerance  t    = { .how = ULPS, .depth = 1 };
     tn_dtype   want;
     bool       takes = row_dtype(op, promote_by_hand(i, j, which), &want), ok;
-    // An op that adds up (logaddexp) is bounded by what it adds: of a result near 0 a unit is next to nothing.
+    // An op that adds up (logaddexp) is bounded by what it adds: of a result near 0 a unit is next
+    // to nothing.
     if (r.how == SUMS && z && tni_is_float(tn_dtype_of(z)))
         t = (tolerance){ SUMS, .depth = 1, .bound = r.bound(&(sample){ .op = op }, ref, x) };
     char text[256] = "refused, or not";

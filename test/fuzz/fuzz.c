@@ -135,7 +135,8 @@ static void write_crash(const fuzz_target *t)
             (unsigned long long)now->runs, t->name, path);
 }
 
-// Waits for the child. One that does not end a run in time is killed. Returns whether all went well.
+// Waits for the child. One that does not end a run in time is killed. Returns whether all went
+// well.
 static bool watch(pid_t child)
 {
     uint64_t runs = 0;
@@ -195,8 +196,8 @@ static const fuzz_target *find(const char *name)
     return NULL;
 }
 
-// Ends a process that read nothing: it has no leak to be told, and looking for one takes a sanitizer
-// seconds on some processors.
+// Ends a process that read nothing: it has no leak to be told, and looking for one takes a
+// sanitizer seconds on some processors.
 _Noreturn static void end(int status)
 {
     fflush(NULL);

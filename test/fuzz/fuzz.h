@@ -28,9 +28,9 @@ void fuzz_seed(const void *data, size_t n);
 
 // A context of one thread whose memory is counted.
 tn_ctx *fuzz_open(void);
-// Closes it and returns its outcome: a hash of its first error, without the numbers and quoted names
-// in its text. Checks that it never had more than twice the input's n bytes plus 16 MiB, and that
-// nothing is left of it.
+// Closes it and returns its outcome: a hash of its first error, without the numbers and quoted
+// names in its text. Checks that it never had more than twice the input's n bytes plus 16 MiB, and
+// that nothing is left of it.
 uint64_t fuzz_close(tn_ctx *cx, size_t n);
 // The same of any status and text, for a reader without a context; and of two outcomes, one.
 uint64_t fuzz_outcome(int status, const char *text);
@@ -46,7 +46,7 @@ const char *fuzz_path(const char *name);
 #define FUZZ_CHECK(...) ((__VA_ARGS__) ? (void)0 : fuzz_fail(__FILE__, __LINE__, #__VA_ARGS__))
 _Noreturn void fuzz_fail(const char *file, int line, const char *text);
 
-// ---- between the files of the fuzzer itself ----
+// ---- between the files of the fuzzer itself ----------------------------------------------------
 
 // A generator of numbers, all of a run's randomness.
 typedef struct {

@@ -1,6 +1,6 @@
 // Fuzzes the tokenizers. The first byte of an input says what the rest is: an encoder.json ('e'), a
-// vocab.bpe ('v') or a text ('t'), beside good files for the others: whatever is encoded must come back. Or
-// a tokenizer.json ('j'), which is opened and encodes some text.
+// vocab.bpe ('v') or a text ('t'), beside good files for the others: whatever is encoded must come
+// back. Or a tokenizer.json ('j'), which is opened and encodes some text.
 #include "fuzz.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // Fuzzes the reader of CSV. The first byte of an input is a bit set: 1 no header, 2 semicolons, 4 a
-// schema comes first, up to a 0, 8 no target; the upper two bits are what becomes of missing cells. What
-// could be read is read again by its own schema: that must give the same.
+// schema comes first, up to a 0, 8 no target; the upper two bits are what becomes of missing cells.
+// What could be read is read again by its own schema: that must give the same.
 #include "fuzz.h"
 
 #include <stdio.h>

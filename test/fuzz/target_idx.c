@@ -1,5 +1,5 @@
-// Fuzzes the reader of IDX files. The first byte of an input says what the rest is: images ('i'), to
-// which fitting labels are made, or labels ('l') of six good images; either may be gzip.
+// Fuzzes the reader of IDX files. The first byte of an input says what the rest is: images ('i'),
+// to which fitting labels are made, or labels ('l') of six good images; either may be gzip.
 #include "fuzz.h"
 
 #include <string.h>

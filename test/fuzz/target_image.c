@@ -1,5 +1,6 @@
-// Fuzzes the reader of pictures: PNG of every kind, JPEG where its library is installed, and the portable maps. What
-// the header says must be refused or be small; a middle square of any picture is a square in [0, 1].
+// Fuzzes the reader of pictures: PNG of every kind, JPEG where its library is installed, and the
+// portable maps. What the header says must be refused or be small; a middle square of any picture
+// is a square in [0, 1].
 #include "fuzz.h"
 #include "picture_files.h"
 

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-// A model of nodes in a row, x -> a -> b -> ... -> y, with integers in i, a matrix in w and a node that is put in.
+// A model of nodes in a row, x -> a -> b -> ... -> y, with integers in i, a matrix in w and a node
+// that is put in.
 static void seed(int opset, const char *const *ops, const onnx_bytes *more)
 {
     onnx_bytes g = { .n = 0 },

@@ -1,6 +1,6 @@
 // Fuzzes the reader of safetensors. The first byte of an input says what the rest is: a file as it
-// is ('r'), a header without its length, a 0 and data ('h'), the index of two good files ('i'), or settings
-// ('s').
+// is ('r'), a header without its length, a 0 and data ('h'), the index of two good files ('i'), or
+// settings ('s').
 // Damage to a header would else hardly ever come past its length.
 #include "fuzz.h"
 

@@ -28,7 +28,8 @@ const int64_t *calls_shape(const call_args *k);
         .name = "tn_" #f, .other = call_##f, .quiet = true \
     }
 
-// Rows of functions of one signature: of a tensor; of it and a number, an integer or an axis; of two.
+// Rows of functions of one signature: of a tensor; of it and a number, an integer or an axis; of
+// two.
 #define U(f)                              \
     {                                     \
         .name = "tn_" #f, .unary = tn_##f \

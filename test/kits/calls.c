@@ -1,5 +1,5 @@
-// calls.c: the table of calls. Contexts, tensors, ops: a wrapper for each function of a signature of
-// its own. Layers are in calls_layers.c, what surrounds them in calls_training.c.
+// calls.c: the table of calls. Contexts, tensors, ops: a wrapper for each function of a signature
+// of its own. Layers are in calls_layers.c, what surrounds them in calls_training.c.
 #include "call_rows.h"
 #include "rules_kit.h"
 

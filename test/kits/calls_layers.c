@@ -1,5 +1,5 @@
-// calls_layers.c: the table of calls, layers and initializers. What a wrapper makes is run on x, and
-// freed before its result is evaluated.
+// calls_layers.c: the table of calls, layers and initializers. What a wrapper makes is run on x,
+// and freed before its result is evaluated.
 #include "call_rows.h"
 #include "rules_kit.h"
 

@@ -1,5 +1,5 @@
-// calls_training.c: the table of calls, optimizers, datasets, files, checkpoints; and the things that
-// calls are made on.
+// calls_training.c: the table of calls, optimizers, datasets, files, checkpoints; and the things
+// that calls are made on.
 #include "onnx_writer.h"
 #include "call_rows.h"
 #include "check.h"

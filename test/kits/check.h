@@ -59,8 +59,8 @@ bool test_case_result(bool ok, const char *fmt, ...) TEST_PRINTF(2, 3);
 // How many cases a test of many draws: what TN_GRAPHS says, else as many as it normally does.
 int test_draws(int normal);
 
-// Whether every case of a large product is wanted (TN_TEST_LONG=1, as `make test-long` sets it). A plain
-// run takes a sample: the same cases in every run, and every op with every dtype among them.
+// Whether every case of a large product is wanted (TN_TEST_LONG=1, as `make test-long` sets it). A
+// plain run takes a sample: the same cases in every run, and every op with every dtype among them.
 bool test_long(void);
 
 // A check in words of its own, for a test over many files or names; not a case.

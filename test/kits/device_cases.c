@@ -1,4 +1,5 @@
-// device_cases.c: products, sums, writes by index and losses of many sizes on a device, against ref.
+// device_cases.c: products, sums, writes by index and losses of many sizes on a device, against
+// ref.
 #include "check.h"
 #include "device_table.h"
 #include "on_device.h"
@@ -43,7 +44,7 @@ void products_on(const char *device)
     tn_close(cx[1]);
 }
 
-// ---- sums of many -------------------------------------------------------------------------------
+// ---- sums of many ------------------------------------------------------------------------------
 
 void sums_on(const char *device)
 {
@@ -124,8 +125,8 @@ void scatters_on(const char *device)
 
 enum { ROWS = 9, WIDTH = 4 };
 
-// The gradients of a loss over that many classes by x and w into g, the loss last. Returns the memory that
-// was planned, in matrices of logits.
+// The gradients of a loss over that many classes by x and w into g, the loss last. Returns the
+// memory that was planned, in matrices of logits.
 static double loss_gradients(tn_ctx *cx, tn_dtype dt, int64_t classes, const float *w, double *g)
 {
     float   v[ROWS * WIDTH];

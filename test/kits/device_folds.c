@@ -1,5 +1,5 @@
-// device_folds.c: scans, places of extrema and sorts of many lengths, strides and dtypes on a device,
-// against ref. The shapes are those at which a device with work groups does something else.
+// device_folds.c: scans, places of extrema and sorts of many lengths, strides and dtypes on a
+// device, against ref. The shapes are those at which a device with work groups does something else.
 #include "check.h"
 #include "device_table.h"
 #include "on_device.h"

@@ -53,7 +53,8 @@ static tn_tensor *home(tn_ctx *ref, tn_tensor *y)
     return y ? tn_copy_to(ref, y) : NULL;
 }
 
-// The tensor cores multiply weights and scores' gradients of attention in the dtype of its 16-bit inputs.
+// The tensor cores multiply weights and scores' gradients of attention in the dtype of its 16-bit
+// inputs.
 static bool narrows(const batch *b, const sample *s)
 {
     bool half = s->dt == TN_F16 || s->dt == TN_BF16;
@@ -114,8 +115,8 @@ static bool unreachable(const row *r, const sample *s)
            (!tni_is_float(s->dt) || s->lay == ZERO_D);
 }
 
-// Ops in the place of attention round 16-bit scores and weights where the op does not: attention_on has
-// the bounds for them.
+// Ops in the place of attention round 16-bit scores and weights where the op does not: attention_on
+// has the bounds for them.
 static bool rounds_between(const batch *b, int op, tn_dtype dt)
 {
     return op == TNI_attention && tni_lacks(b->cx[0], op) && (dt == TN_F16 || dt == TN_BF16);

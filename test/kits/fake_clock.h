@@ -1,5 +1,5 @@
-// fake_clock.h: a driver over host memory with one stream, for what is timed: events read a clock that
-// only the work of a test moves.
+// fake_clock.h: a driver over host memory with one stream, for what is timed: events read a clock
+// that only the work of a test moves.
 #ifndef TEST_FAKE_CLOCK_H
 #define TEST_FAKE_CLOCK_H
 

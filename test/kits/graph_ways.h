@@ -10,9 +10,9 @@ typedef struct {
 } graph_way;
 
 tn_ctx *graph_way_open(const graph_way *w);
-// The context of the way after *w, which becomes it, in a list that ends with a way without a name; cx,
-// that of *w, is closed, and an error left in it is a failure. NULL for cx begins, and NULL is the end. A
-// way that is not here is left out, with a line that says so.
+// The context of the way after *w, which becomes it, in a list that ends with a way without a name;
+// cx, that of *w, is closed, and an error left in it is a failure. NULL for cx begins, and NULL is
+// the end. A way that is not here is left out, with a line that says so.
 tn_ctx *graph_way_next(const graph_way *list, const graph_way **w, tn_ctx *cx);
 // Runs graphs from a seed on, each a case of the running test, or the one that TN_GRAPH names; ends
 // after three that fail. Skips the test if the device is not here.

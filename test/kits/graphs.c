@@ -1,8 +1,8 @@
 // Random graphs: drawing, building, listing.
 //
 // Values stay small and functions smooth, so that a rounding cannot grow into a difference: each
-// value carries a bound of its size and the rounding of its coarsest dtype. What jumps (comparisons,
-// casts to integers) is only done to exact values, which every device has alike.
+// value carries a bound of its size and the rounding of its coarsest dtype. What jumps
+// (comparisons, casts to integers) is only done to exact values, which every device has alike.
 #include "graphs.h"
 
 #include "check.h"

@@ -46,7 +46,7 @@ typedef struct {
     int64_t    checked, unknown;  // by kit_compare: elements compared, elements nobody can know
 } kit_case;
 
-// ---- making one by hand. Sizes come from the arrays; every function returns a number ------------
+// ---- making one by hand. Sizes come from the arrays; every function returns a number -----------
 
 // A case with np axes of P and nr of R.
 void kit_begin(kit_case *c, int np, const int64_t *p, int nr, const int64_t *r, bool lane_in_r);

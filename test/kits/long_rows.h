@@ -1,5 +1,6 @@
 // long_rows.h: kernels over long rows, of lengths around every border at which a device with work
-// groups holds them otherwise: in a warp, a group, clusters of two, four and eight groups, not at all.
+// groups holds them otherwise: in a warp, a group, clusters of two, four and eight groups, not at
+// all.
 #ifndef TEST_LONG_ROWS_H
 #define TEST_LONG_ROWS_H
 

@@ -1,4 +1,5 @@
-// nvidia_headers.c: looking for them where environments, toolkits, distributions and wheels have them.
+// nvidia_headers.c: looking for them where environments, toolkits, distributions and wheels have
+// them.
 #include "nvidia_headers.h"
 
 #include <glob.h>

@@ -15,8 +15,8 @@ void sums_on(const char *device);
 void scatters_on(const char *device);
 void losses_on(const char *device);
 
-// Attention and its gradient, in 16 bits more of it; gradients against those of ref, and against differences; training
-// steps that PyTorch did. Each is in the file of its subject.
+// Attention and its gradient, in 16 bits more of it; gradients against those of ref, and against
+// differences; training steps that PyTorch did. Each is in the file of its subject.
 void attention_on(const char *device, int part, int parts);
 void attention_halves_on(const char *device, int part, int parts);
 void attention_forms_on(const char *device, int part, int parts);

@@ -1,5 +1,5 @@
-// onnx_writer.h: writes ONNX files byte by byte, good ones and bad ones. A message is written into a buffer of its own
-// and then put into another:
+// onnx_writer.h: writes ONNX files byte by byte, good ones and bad ones. A message is written into
+// a buffer of its own and then put into another:
 //
 //   onnx_bytes node = { 0 };
 //   onnx_text(&node, 4, "Relu");            // NodeProto.op_type
@@ -86,7 +86,8 @@ static inline void onnx_attr_int(onnx_bytes *node, const char *name, int64_t v)
     onnx_message(node, 5, &a);
 }
 
-// A TensorProto of f32 (type 1), u8 (2), i8 (3), i32 (6) or i64 (7), with its elements as raw bytes.
+// A TensorProto of f32 (type 1), u8 (2), i8 (3), i32 (6) or i64 (7), with its elements as raw
+// bytes.
 static inline onnx_bytes onnx_tensor(const char *name, int type, int rank, const int64_t *size,
                                      const void *data)
 {

@@ -1,5 +1,5 @@
-// picture_files.h: small PNG and JPEG files. PNG is written here, uncompressed; JPEG by libturbojpeg, where it is
-// installed.
+// picture_files.h: small PNG and JPEG files. PNG is written here, uncompressed; JPEG by
+// libturbojpeg, where it is installed.
 #ifndef TEST_PICTURE_FILES_H
 #define TEST_PICTURE_FILES_H
 
@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// A PNG file to write: rows of (width * samples * bits + 7) / 8 bytes each, and for colour 3 a palette of RGB.
+// A PNG file to write: rows of (width * samples * bits + 7) / 8 bytes each, and for colour 3 a
+// palette of RGB.
 typedef struct {
     int                  width, height;
     int                  colour;  // 0 grey, 2 RGB, 3 palette, 4 grey and alpha, 6 RGBA
@@ -18,8 +19,8 @@ typedef struct {
 
 enum { PICTURE_ROOM = 1 << 15 };
 
-// Write a file and return its length. A PNG takes at most PICTURE_ROOM bytes. A JPEG has 1 (grey), 3 (RGB) or 4 (CMYK)
-// bytes a pixel; its length is 0 if there is no library, or no room.
+// Write a file and return its length. A PNG takes at most PICTURE_ROOM bytes. A JPEG has 1 (grey),
+// 3 (RGB) or 4 (CMYK) bytes a pixel; its length is 0 if there is no library, or no room.
 size_t png_write(unsigned char *to, const png_file *p);
 size_t jpeg_write(unsigned char *to, size_t room, int width, int height, int channels,
                   const unsigned char *pixels, int quality);

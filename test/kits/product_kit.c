@@ -24,8 +24,8 @@ static int below(uint64_t *s, int n)
 
 // ---- layouts -----------------------------------------------------------------------------------
 
-// The order of the axes in memory, the last one with the smallest step: as they are, or the last two
-// exchanged, or any.
+// The order of the axes in memory, the last one with the smallest step: as they are, or the last
+// two exchanged, or any.
 static void draw_order(uint64_t *s, int rank, int order[TN_MAX_RANK])
 {
     int how = below(s, 4);

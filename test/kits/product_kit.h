@@ -14,10 +14,10 @@ enum {
     PRODUCT_MEMS
 };
 
-// A call with its memory: mem[] are what a, b and the result lie in, of so many elements, then what may
-// be added to the result and where the activation's input may go, which lie as the result does, and a
-// bias. Values are small whole numbers, so that every type holds every sum exactly. The call points
-// into the case, so that it must not be moved; product_free ends it.
+// A call with its memory: mem[] are what a, b and the result lie in, of so many elements, then what
+// may be added to the result and where the activation's input may go, which lie as the result does,
+// and a bias. Values are small whole numbers, so that every type holds every sum exactly. The call
+// points into the case, so that it must not be moved; product_free ends it.
 typedef struct {
     tni_call call;
     tni_arg  in[2];
@@ -47,17 +47,18 @@ typedef struct {
     double               scale;
 } product_after;
 
-// Number i of all that can follow, PRODUCT_AFTERS of them, relu with its input and the like left out.
+// Number i of all that can follow, PRODUCT_AFTERS of them, relu with its input and the like left
+// out.
 enum { PRODUCT_AFTERS = 48 };
 product_after product_after_of(int i);
 
-// Lets it follow a product of the case, with addresses in mem[], which are the case's or copies of it on a
-// device. False if the library cannot do it.
+// Lets it follow a product of the case, with addresses in mem[], which are the case's or copies of
+// it on a device. False if the library cannot do it.
 bool product_follow(const product_case *c, const product_after *after, char *const mem[],
                     tni_product *p);
 
-// What the memory of the result, and after it that of the input, should hold afterwards, all of it, as
-// doubles, to be freed; NULL when memory is out.
+// What the memory of the result, and after it that of the input, should hold afterwards, all of it,
+// as doubles, to be freed; NULL when memory is out.
 double *product_want(const product_case *c, const product_after *after);
 // The number of elements of those memories that differ from that, more than tol times as large as
 // the larger of one and the value.

@@ -1,4 +1,5 @@
-// product_place.h: where products run in tests without a GPU: a fake cuBLASLt, a driver over host memory, and an empty cache.
+// product_place.h: where products run in tests without a GPU: a fake cuBLASLt, a driver over host
+// memory, and an empty cache.
 #ifndef TEST_PRODUCT_PLACE_H
 #define TEST_PRODUCT_PLACE_H
 
@@ -8,19 +9,21 @@
 
 #include <stddef.h>
 
-// Bytes of workspace, and the numbers of the algorithms that the fake proposes first and takes least for.
+// Bytes of workspace, and the numbers of the algorithms that the fake proposes first and takes
+// least for.
 enum { PRODUCT_WORKSPACE = 4096, PRODUCT_FIRST = 1, PRODUCT_FASTEST = 7 };
 
 // The fake and the place, once product_begin has succeeded.
 extern fake_state     *product_fake;
 extern tni_product_env product_place;
 
-// Loads the fake before anyone looks for the real one: it is taken since it is in the process. The cache is a folder that is
-// empty.
+// Loads the fake before anyone looks for the real one: it is taken since it is in the process. The
+// cache is a folder that is empty.
 bool product_begin(void);
 // Checks that nothing is left.
 void product_end(void);
-// Compiles a file of test/cuda/fake as a library of a real one's name; NULL, with what the compiler said.
+// Compiles a file of test/cuda/fake as a library of a real one's name; NULL, with what the compiler
+// said.
 void *product_compile_fake(const char *source, const char *soname, char *out, size_t size);
 
 // How many products this process has timed, and found on disk.

@@ -13,8 +13,9 @@
 
 enum { SLOTS = 1 << 19, MOST = SLOTS / 2, ROOM = 1 << 28 };
 
-// seen is a table of the hashes of texts and who had them, 0 where free; at has where in `bytes` a record
-// begins, plus one. Everything only grows, and a place in `at` is filled when its record is complete.
+// seen is a table of the hashes of texts and who had them, 0 where free; at has where in `bytes` a
+// record begins, plus one. Everything only grows, and a place in `at` is filled when its record is
+// complete.
 typedef struct {
     _Atomic uint64_t seen[SLOTS];
     _Atomic uint32_t at[MOST];

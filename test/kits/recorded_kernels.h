@@ -28,8 +28,8 @@ void recorded_from(const char *file, int place);
 
 // How many there are.
 int recorded_count(void);
-// Each text once, of the first file that has it, file after file: the same list however many files ran
-// at once. There is room for recorded_count(); returns how many it put there.
+// Each text once, of the first file that has it, file after file: the same list however many files
+// ran at once. There is room for recorded_count(); returns how many it put there.
 int recorded_list(const recorded_kernel **to);
 // How many had no room.
 int recorded_lost(void);

@@ -6,8 +6,8 @@
 #include "check.h"
 #include "tenon.h"
 
-// Closes cx and opens a silent context on the next device, the last that of TN_TEST_DEVICE if there is one; NULL after it. A test on every
-// device begins
+// Closes cx and opens a silent context on the next device, the last that of TN_TEST_DEVICE if there
+// is one; NULL after it. A test on every device begins
 //     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
 tn_ctx *rules_next(tn_ctx *cx);
 // A silent context on one device.

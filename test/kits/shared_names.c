@@ -1,5 +1,5 @@
-// shared_names.c: finding them. A declaration begins with a word for shared memory where a statement
-// may begin, and names no pointer: those point to shared memory and do not lie there.
+// shared_names.c: finding them. A declaration begins with a word for shared memory where a
+// statement may begin, and names no pointer: those point to shared memory and do not lie there.
 #include "shared_names.h"
 
 #include <ctype.h>
@@ -55,8 +55,8 @@ static const char *next_declaration(const char *text, const char *at)
     return NULL;
 }
 
-// The next name that a declaration declares: what a comma, a bracket or the end comes after. Goes on
-// to behind its brackets.
+// The next name that a declaration declares: what a comma, a bracket or the end comes after. Goes
+// on to behind its brackets.
 static word next_name(const char **at)
 {
     word w = word_at(*at);

@@ -6,7 +6,8 @@
 #include <stddef.h>
 
 // Whether each is used in its block, after its declaration; else the name of the first that is not.
-// Some drivers of OpenCL (PoCL 5) end the process over one that is not. The text is of OpenCL or CUDA.
+// Some drivers of OpenCL (PoCL 5) end the process over one that is not. The text is of OpenCL or
+// CUDA.
 bool shared_names_used(const char *text, char *unused, size_t room);
 // How many there are.
 int shared_names_count(const char *text);

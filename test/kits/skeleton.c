@@ -1,5 +1,5 @@
-// skeleton.c: the least that a device can be, group by group. Its driver is the host: where a device of
-// its own would call a driver, this one calls the cpu device's parts.
+// skeleton.c: the least that a device can be, group by group. Its driver is the host: where a
+// device of its own would call a driver, this one calls the cpu device's parts.
 #include "skeleton.h"
 
 #include "device/cpu/cpu_kernels.h"
@@ -10,8 +10,8 @@
 
 // ---- the device itself
 
-// What serves it here, in a line for people; false, with the reason, where its driver is not found. A
-// device that finds none costs nothing.
+// What serves it here, in a line for people; false, with the reason, where its driver is not found.
+// A device that finds none costs nothing.
 static bool probe(tni_text *detail)
 {
     tni_text_add(detail, "a skeleton on the host");
@@ -20,8 +20,9 @@ static bool probe(tni_text *detail)
 
 // ---- memory (always)
 
-// The session is what the device keeps for a context: a stream, a handle of a library. Without `open` it is
-// the context's heap, which is enough for this one. Memory is aligned to 64 bytes; NULL where it is out.
+// The session is what the device keeps for a context: a stream, a handle of a library. Without
+// `open` it is the context's heap, which is enough for this one. Memory is aligned to 64 bytes;
+// NULL where it is out.
 static void *alloc(void *session, size_t bytes)
 {
     return tni_alloc_block(session, bytes);
@@ -58,9 +59,9 @@ static const tni_device_memory memory = {
 
 // ---- kernels
 
-// Gets each kernel of a new plan once, to compile it; the entry is what launch will need. A kernel is
-// instructions over buffers (kernel/kernel.h); a GPU prints it by kernel/emit_simt.h and compiles the
-// text. This one interprets it, and has nothing to keep.
+// Gets each kernel of a new plan once, to compile it; the entry is what launch will need. A kernel
+// is instructions over buffers (kernel/kernel.h); a GPU prints it by kernel/emit_simt.h and
+// compiles the text. This one interprets it, and has nothing to keep.
 static tn_status prepare(void *session, int n, const tni_launch *const *first, void **entry,
                          bool wait, tni_text *why)
 {
@@ -77,8 +78,9 @@ static const tni_device_kernels kernels = {
 
 // ---- calls (always)
 
-// What no kernel is made of: sums along an axis that keep every part, places of extrema, writes by index,
-// and copies between memory of any strides. One line more for each LIBRARY op that the device is good at.
+// What no kernel is made of: sums along an axis that keep every part, places of extrema, writes by
+// index, and copies between memory of any strides. One line more for each LIBRARY op that the
+// device is good at.
 // clang-format off
 static const tni_device_calls calls = {
     .of_class = {
@@ -97,8 +99,8 @@ static const tni_device_calls calls = {
 };
 // clang-format on
 
-// No events: all work is done when a function returns. No replay: work is done as it comes. No memory of
-// a caller's.
+// No events: all work is done when a function returns. No replay: work is done as it comes. No
+// memory of a caller's.
 static const tni_device skeleton = {
     .name    = "skeleton",
     .probe   = probe,
@@ -107,8 +109,8 @@ static const tni_device skeleton = {
     .kernels = &kernels,
 };
 
-// A device of the library stands in the table of engine/open.c, which opens it by its name. This one
-// takes the place of the cpu, whose session is a heap as well.
+// A device of the library stands in the table of engine/open.c, which opens it by its name. This
+// one takes the place of the cpu, whose session is a heap as well.
 tn_ctx *skeleton_open(tn_open_opts o)
 {
     if (!o.device || strcmp(o.device, "skeleton")) return tn_open_with(o);

@@ -10,8 +10,8 @@ enum { PROMPTS = 3, WAYS = 4 };
 
 extern const tn_tokens prompts[PROMPTS];
 
-// Way i of choosing each of `count` new tokens: the most likely one, one drawn from all, one drawn from
-// few, and the most likely one of those that were not there.
+// Way i of choosing each of `count` new tokens: the most likely one, one drawn from all, one drawn
+// from few, and the most likely one of those that were not there.
 tn_generate_opts way_of_choosing(int i, int64_t count);
 
 #endif

@@ -117,7 +117,7 @@ bool agrees(tn_tensor *y, tn_tensor *ref, tolerance t, char text[256]);
 // A context that records its errors and prints none, and its end.
 tn_ctx *open_quiet(const char *device, int threads);
 
-// ---- the rows of ops.def ------------------------------------------------------------------------
+// ---- the rows of ops.def -----------------------------------------------------------------------
 
 // One case of a row: which op, dtype, layout and way to call it, and the inputs drawn for it.
 typedef struct {

@@ -399,7 +399,7 @@ static tn_tensor *f_chunk(tn_tensor *const *x, void *user)
     return tn_chunk(x[0], 2, 1, y) == 2 ? tn_sub(y[0], y[1]) : NULL;
 }
 
-// ---- writes: a copy is written through views, then used with what came before -------------------
+// ---- writes: a copy is written through views, then used with what came before ------------------
 
 static tn_tensor *f_assign(tn_tensor *const *x, void *user)
 {

@@ -16,7 +16,7 @@ FORM(f_trace, tn_trace(x[0]))
 FORM(f_kron, tn_kron(x[0], x[1]))
 FORM(f_cosine, tn_cosine_similarity(x[0], x[1], 1, 1e-8))
 
-// ---- complex numbers: the last axis of inputs and results holds pairs ----------------------------
+// ---- complex numbers: the last axis of inputs and results holds pairs --------------------------
 
 #define Z(i)    tn_complex(tn_select(x[i], -1, 0), tn_select(x[i], -1, 1))
 #define PAIR(y) tn_cast(tn_view_as_real(y), DT)
@@ -145,7 +145,8 @@ static tn_tensor *f_slogdet(tn_tensor *const *x, void *user)
     (void)user;
     return tn_slogdet(regular(x[0]), &sign, &log) == TN_OK ? tn_mul(sign, log) : NULL;
 }
-// Q and R have signs that LAPACK decides; vectors of others have any, so that only products of two count.
+// Q and R have signs that LAPACK decides; vectors of others have any, so that only products of two
+// count.
 static tn_tensor *f_qr(tn_tensor *const *x, void *user)
 {
     tn_tensor *q, *r;
@@ -258,8 +259,9 @@ FORM(f_focal_gamma, tn_focal(x[0], tn_sigmoid(x[1]), (tn_focal_opts){ .gamma = 1
 
 // ---- sequences ---------------------------------------------------------------------------------
 
-// h' = tanh(x + h w) c', c' = c + sum of x: of the constant w the gradient is a product behind the loop, of b it is added
-// up in it, as its square is not linear; the results are a carry, a map of it and the slice as it is.
+// h' = tanh(x + h w) c', c' = c + sum of x: of the constant w the gradient is a product behind the
+// loop, of b it is added up in it, as its square is not linear; the results are a carry, a map of
+// it and the slice as it is.
 static void cell(void *user, tn_tensor **carry, tn_tensor *const *x, tn_tensor **y)
 {
     tn_tensor *const *k = user;
@@ -280,7 +282,8 @@ static tn_tensor *scanned(tn_tensor *const *x, bool reverse)
 FORM(f_scan, scanned(x, false))
 FORM(f_scan_reverse, scanned(x, true))
 
-// All kinds with weights that are parts of x[1] (2 G, 3), x[2] (2 G): two layers, or two directions.
+// All kinds with weights that are parts of x[1] (2 G, 3), x[2] (2 G): two layers, or two
+// directions.
 static tn_tensor *recurrent(tn_tensor *const *x, tn_rnn_opts o)
 {
     tn_tensor *w[8];

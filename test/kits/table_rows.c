@@ -347,7 +347,8 @@ static tn_tensor *attention_grad(const sample *s, tn_ctx *cx, tn_tensor *y, tn_t
     return tn_concat(3, gx, 0);
 }
 
-// Where the device declines the op, and other ops are recorded in its place, the gradients are theirs.
+// Where the device declines the op, and other ops are recorded in its place, the gradients are
+// theirs.
 static tn_tensor *composed_grad(const sample *s, tn_ctx *cx, tn_tensor *const *x)
 {
     tn_tensor *leaf[3], *gx[3];
@@ -666,8 +667,8 @@ static tn_tensor *build_linalg(const sample *s, tn_ctx *cx, tn_tensor *const *x)
     return tn_cast(a, s->dt);
 }
 
-// The norm of what is factored, 2 n at most, or of what solves by it, 1. Both devices round to 16 bits at the end, which may go either way
-// between two numbers: half a unit more.
+// The norm of what is factored, 2 n at most, or of what solves by it, 1. Both devices round to 16
+// bits at the end, which may go either way between two numbers: half a unit more.
 static tn_tensor *bound_linalg(const sample *s, tn_ctx *cx, tn_tensor *const *x)
 {
     bool       solves = s->variant == 1 || s->variant == 2;
@@ -685,8 +686,8 @@ static tn_status linalg_refuses(const sample *s)
 
 // ---- sparse matrices ---------------------------------------------------------------------------
 
-// Values and a dense matrix of a width by variant: whole strips of a kernel and some columns more, few columns, one; or two dense
-// matrices.
+// Values and a dense matrix of a width by variant: whole strips of a kernel and some columns more,
+// few columns, one; or two dense matrices.
 static void sparse_inputs(sample *s)
 {
     static const int64_t widths[] = { 150, 150, 5, 1, 24, 64 };
@@ -697,7 +698,8 @@ static void sparse_inputs(sample *s)
     s->depth = s->op == TNI_spmm ? 41 : (double)n;
 }
 
-// A matrix with values at places that are in no order, of which some come twice and some rows have none.
+// A matrix with values at places that are in no order, of which some come twice and some rows have
+// none.
 static tn_sparse sparse_of(tn_ctx *cx, tn_tensor *values, int64_t rows, int64_t cols)
 {
     int64_t   at[2 * 400], n = tn_size(values, 0);
@@ -729,7 +731,8 @@ static tn_tensor *build_sparse(const sample *s, tn_ctx *cx, tn_tensor *const *x)
                   : tn_sparse_sampled(a, x[0], tn_transpose(x[1], 0, 1));
 }
 
-// Values that come twice are rounded when they are added up: what is added may be off by half a unit.
+// Values that come twice are rounded when they are added up: what is added may be off by half a
+// unit.
 static tn_tensor *bound_sparse(const sample *s, tn_ctx *cx, tn_tensor *const *x)
 {
     double half = s->op != TNI_spmm ? 0 : s->dt == TN_F16 ? 0x1p-11 : s->dt == TN_BF16 ? 0x1p-8 : 0;
@@ -819,8 +822,8 @@ static tn_tensor *build_source(const sample *s, tn_ctx *cx, tn_tensor *const *x)
     switch (s->op) {
     case TNI_full: return tn_full(cx, s->dt, rank, size, v);
     case TNI_scalar:
-        // Beside f16 and bf16 a number is f32 until the sum is rounded, which ref never does: of those
-        // that they do not hold, test_numbers.c tells.
+        // Beside f16 and bf16 a number is f32 until the sum is rounded, which ref never does: of
+        // those that they do not hold, test_numbers.c tells.
         if (s->dt == TN_F16 || s->dt == TN_BF16) v = numbers[s->variant % 5];
         return tn_add(tn_zeros(cx, s->dt, rank, size),
                       tn_scalar(cx, !tni_is_float(s->dt) ? trunc(v) : v));
@@ -859,7 +862,8 @@ static tn_status never(const sample *s)
     return TN_OK;
 }
 
-// What the op adds up: log(y) and 1 / y of digamma, the larger operand of logaddexp and a logarithm.
+// What the op adds up: log(y) and 1 / y of digamma, the larger operand of logaddexp and a
+// logarithm.
 static tn_tensor *bound_map(const sample *s, tn_ctx *cx, tn_tensor *const *x)
 {
     (void)cx;

@@ -1,4 +1,5 @@
-// What tests of tuning share: an empty cache folder for each, and the device that TN_TEST_DEVICE names.
+// What tests of tuning share: an empty cache folder for each, and the device that TN_TEST_DEVICE
+// names.
 #ifndef TEST_TUNE_KIT_H
 #define TEST_TUNE_KIT_H
 
@@ -34,8 +35,8 @@ static inline tn_ctx *tune_open(void)
     return rules_open(name ? name : "cpu");
 }
 
-// How many winners of the folder, of plans or of kernels, say that the next best is faster than they are. Where no other is right
-// there is none.
+// How many winners of the folder, of plans or of kernels, say that the next best is faster than
+// they are. Where no other is right there is none.
 static inline int tune_next_faster(bool plans)
 {
     char     path[1024], line[600];

@@ -1,5 +1,5 @@
-// test_bench.c: the program of measurements still measures, and what it measures of a first step has
-// its reason: nobody waits for the compiler.
+// test_bench.c: the program of measurements still measures, and what it measures of a first step
+// has its reason: nobody waits for the compiler.
 #include "check.h"
 #include "scratch.h"
 #include "tree.h"
@@ -28,8 +28,8 @@ static double seconds(void)
 
 // ---- the first step
 
-// The first steps of a process that has compiled nothing, with a compiler that takes SLOW seconds. A
-// plan is compiled when it comes again, so that it is steps behind the first that could wait.
+// The first steps of a process that has compiled nothing, with a compiler that takes SLOW seconds.
+// A plan is compiled when it comes again, so that it is steps behind the first that could wait.
 static void take_steps(void)
 {
     tn_ctx   *cx    = tn_open("cpu");

@@ -123,8 +123,8 @@ static void the_call_forms_are_made_from_the_declarations(void)
 
 // ---- links
 
-// Whether a line is a heading that a link finds by this anchor: in small letters, blanks as dashes, without
-// other signs.
+// Whether a line is a heading that a link finds by this anchor: in small letters, blanks as dashes,
+// without other signs.
 static bool is_anchor_of(const char *line, size_t n, const char *anchor, size_t length)
 {
     size_t at = 0, i = strspn(line, "#");
@@ -186,8 +186,8 @@ static void every_link_of_a_page_leads_somewhere(void)
 
 // ---- names
 
-// All code of the tree as one text, in which a name that a page mentions is looked for; and the paths of all
-// its files, each followed by a line end.
+// All code of the tree as one text, in which a name that a page mentions is looked for; and the
+// paths of all its files, each followed by a line end.
 typedef struct {
     char *text, *paths;
 } whole_tree;
@@ -234,8 +234,8 @@ static bool has_word(const char *text, const char *name)
     return false;
 }
 
-// The text of the file that a page means by `name`: a path from the root, below src/, or the end of one; the
-// path is put into `path`. False if there is none.
+// The text of the file that a page means by `name`: a path from the root, below src/, or the end of
+// one; the path is put into `path`. False if there is none.
 static bool find_file(const whole_tree *w, const char *name, char *path, size_t size)
 {
     char        end[300];
@@ -266,7 +266,8 @@ static bool is_file(const char *name)
     return false;
 }
 
-// Whether a span of code is a name of ours without anything in capitals, which would stand for others.
+// Whether a span of code is a name of ours without anything in capitals, which would stand for
+// others.
 static bool is_our_name(const char *name)
 {
     if (strncmp(name, "tn_", 3) && strncmp(name, "tni_", 4)) return false;

@@ -28,7 +28,8 @@ static void runs(const char *command, int status, const char *const *lines)
 
 // ---- examples
 
-// What an example prints, in part, and how many steps it takes here, if not all: a minute of training is for people.
+// What an example prints, in part, and how many steps it takes here, if not all: a minute of
+// training is for people.
 static const struct {
     const char *name, *line[2], *steps;
 } expected[] = {
@@ -57,8 +58,9 @@ static const char *steps_of(const char *name)
     return "";
 }
 
-// Calls f for every example of the source tree, with the command that runs it. Those that train take
-// the number of steps; few is for places where each step is slow, of those that have few here a single one.
+// Calls f for every example of the source tree, with the command that runs it. Those that train
+// take the number of steps; few is for places where each step is slow, of those that have few here
+// a single one.
 static void each_example(bool few, void (*f)(const char *name, const char *command))
 {
     tree_list l = { 0 };
@@ -108,7 +110,8 @@ static void every_example_runs_on_the_reference_device(void)
     each_example(true, run_on_ref);
 }
 
-// Those that train long are like the others to valgrind, which takes half a minute for a step of each: they are for `make test-long`.
+// Those that train long are like the others to valgrind, which takes half a minute for a step of
+// each: they are for `make test-long`.
 static void run_in_valgrind(const char *name, const char *command)
 {
     char line[COMMAND + 512];

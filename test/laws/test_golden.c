@@ -1,9 +1,10 @@
-// Golden kernel texts: what small graphs become in each dialect, kept in test/golden so that a change of an
-// emitter shows as a change of text, and so that a reader sees what the emitters print. `make golden` writes
-// them anew.
+// Golden kernel texts: what small graphs become in each dialect, kept in test/golden so that a
+// change of an emitter shows as a change of text, and so that a reader sees what the emitters
+// print. `make golden` writes them anew.
 //
-// A file has the graph, and for each kernel of its plan the instructions (kernel/kernel.h), then the text in C,
-// in OpenCL C and in CUDA C as it is chosen for an H200. The functions that a text calls are left out.
+// A file has the graph, and for each kernel of its plan the instructions (kernel/kernel.h), then
+// the text in C, in OpenCL C and in CUDA C as it is chosen for an H200. The functions that a text
+// calls are left out.
 #include "check.h"
 
 #include "engine/engine.h"

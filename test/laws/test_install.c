@@ -14,9 +14,10 @@
 
 #define LIBRARY TN_BUILD_DIR "/libtenon.so"
 
-// What a program that links Tenon carries along. On ARM 3.0 MB held tensors, networks and language models, half a megabyte
-// more pictures, linear algebra, recurrences, transforms and sparse matrices; ONNX's operators are the next. x86 has each
-// kernel of the CPU three times, for AVX2, AVX-512 and neither, which takes a megabyte.
+// What a program that links Tenon carries along. On ARM 3.0 MB held tensors, networks and language
+// models, half a megabyte more pictures, linear algebra, recurrences, transforms and sparse
+// matrices; ONNX's operators are the next. x86 has each kernel of the CPU three times, for AVX2,
+// AVX-512 and neither, which takes a megabyte.
 enum { MAX_BYTES = 5000000, MIN_FUNCTIONS = 150 };
 
 static bool is_sanitized(void)
@@ -79,8 +80,9 @@ static void the_library_exports_declared_tn_names_only(void)
     free(headers);
 }
 
-// Returns how many bytes of a library a program loads: code and data, without the names of functions that are not
-// exported, which a package strips and only profilers read. -1 if the file is none.
+// Returns how many bytes of a library a program loads: code and data, without the names of
+// functions that are not exported, which a package strips and only profilers read. -1 if the file
+// is none.
 static int64_t loaded_bytes(const char *path)
 {
     FILE      *f = fopen(path, "rb");
@@ -107,8 +109,8 @@ static void the_library_is_under_5_megabytes(void)
 
 // ---- warnings
 
-// The flags of CMakeLists.txt, and for every source the include folders it is built with. The files of
-// test/cuda/headers are put aside: they need those of NVIDIA.
+// The flags of CMakeLists.txt, and for every source the include folders it is built with. The files
+// of test/cuda/headers are put aside: they need those of NVIDIA.
 #define SYNTAX_CHECK                                                                                       \
     "set -e\n"                                                                                             \
     "flags='-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wshadow -Werror -fwrapv -Iinclude "           \
@@ -123,8 +125,8 @@ static void the_library_is_under_5_megabytes(void)
     "[ -z \"$avx\" ] || [ $(uname -m) != x86_64 ] || echo $avx | xargs -n 8 $cc $flags -DTN_INSIDE"        \
     " -mavx2 -mfma -mf16c -mavx512f -mavx512vl -mavx512dq -mavx512bw -fsyntax-only\n"
 
-// but: of the files outside of src, those whose paths match are not looked at. Where no headers of NVIDIA are
-// installed, nor are the files that need them.
+// but: of the files outside of src, those whose paths match are not looked at. Where no headers of
+// NVIDIA are installed, nor are the files that need them.
 static void gives_no_warning(const char *cc, const char *but)
 {
     enum { ROOM = NVIDIA_FLAGS + sizeof SYNTAX_CHECK + 200 };
@@ -170,7 +172,8 @@ static void the_header_is_one_for_cpp_too(void)
 
 // ---- C++
 
-// Compiles a program by several standards, with all warnings, and runs it; what it prints has these lines.
+// Compiles a program by several standards, with all warnings, and runs it; what it prints has these
+// lines.
 static void runs_in_cpp(const char *path, const char *const *lines)
 {
     static const char *const standards[] = { "c++11", "c++17", "c++20" };

@@ -1,5 +1,6 @@
-// test_names.c: every tni_ and TNI_ name of src/ is defined once, so that a reader who finds a definition
-// has found the only one. Functions, types, tags, variables, macros and enum constants share one space.
+// test_names.c: every tni_ and TNI_ name of src/ is defined once, so that a reader who finds a
+// definition has found the only one. Functions, types, tags, variables, macros and enum constants
+// share one space.
 #include "check.h"
 #include "tree.h"
 
@@ -71,7 +72,8 @@ static bool defines_type(const char *line, char name[NAME_ROOM])
     return false;
 }
 
-// A signature in the first column whose last line is followed by "{". `rest` is the text from it on.
+// A signature in the first column whose last line is followed by "{". `rest` is the text from it
+// on.
 static bool defines_function(const char *rest, char name[NAME_ROOM])
 {
     const char *line_end = rest + strcspn(rest, "\n"), *open = strchr(rest, '('), *at, *body;

@@ -1,4 +1,5 @@
-// test_pages.c: the C in the pages for newcomers is true: programs run, fragments and calls compile.
+// test_pages.c: the C in the pages for newcomers is true: programs run, fragments and calls
+// compile.
 #include "check.h"
 #include "scratch.h"
 #include "tree.h"
@@ -95,8 +96,8 @@ static void what_from_pytorch_shows_compiles(void)
     free(page);
 }
 
-// What the layers of docs/from-pytorch.md compute: a cell whose weights are all 0.1 on x and h of ones,
-// and attention that a mask leaves one key, whose value is then the result.
+// What the layers of docs/from-pytorch.md compute: a cell whose weights are all 0.1 on x and h of
+// ones, and attention that a mask leaves one key, whose value is then the result.
 static const char with_layers[] =
     "static double sigmoid(double v) { return 1 / (1 + exp(-v)); }\n"
     "static int near(double a, double b) { return fabs(a - b) < 1e-5; }\n"

@@ -211,6 +211,34 @@ static void the_code_is_formatted(void)
     if (!CHECK_INT(status, 0)) CHECK_STR(out, "");
 }
 
+// Whether a line is a comment of words alone: a table or a sample in one is set apart by spaces,
+// and may be wider.
+static bool is_prose(const char *line, size_t n)
+{
+    size_t at = strspn(line, " ");
+    if (at + 3 >= n || strncmp(line + at, "// ", 3) != 0 || line[at + 3] == ' ') return false;
+    for (size_t i = at + 3; i + 1 < n; i++)
+        if (line[i] == ' ' && line[i + 1] == ' ') return false;
+    return true;
+}
+
+// The formatter leaves comments as they are.
+static void no_comment_is_wider_than_100_columns(void)
+{
+    tree_list l = code_files(".c .h .inc .def");
+    for (int i = 0; i < l.count; i++) {
+        char *text = tree_read(l.path[i], NULL), *line = text;
+        for (int n = 1; CHECK(text != NULL) && *line; n++) {
+            size_t length = strcspn(line, "\n");
+            bool   wide   = length > 100 && is_prose(line, length);
+            test_that(!wide, "%s:%d: a comment of %zu columns", l.path[i], n, length);
+            line += length + (line[length] == '\n');
+        }
+        free(text);
+    }
+    tree_free(&l);
+}
+
 static void every_folder_of_src_has_a_readme(void)
 {
     char      last[PATH_ROOM] = "", readme[PATH_ROOM + 16];
@@ -370,6 +398,7 @@ const test_case tests_project[] = {
     TEST(no_file_is_past_1000_lines),
     TEST(no_function_is_past_100_lines),
     TEST(the_code_is_formatted),
+    TEST(no_comment_is_wider_than_100_columns),
     TEST(every_folder_of_src_has_a_readme),
     TEST(every_file_of_src_is_in_its_folders_readme),
     TEST(the_pages_tell_the_order_of_folders),

@@ -1,5 +1,5 @@
-// test_runner.c: the runner of the tests, run by itself: files one after another and at once, with tests
-// that go wrong on purpose.
+// test_runner.c: the runner of the tests, run by itself: files one after another and at once, with
+// tests that go wrong on purpose.
 #include "check.h"
 #include "tree.h"
 

@@ -1,6 +1,6 @@
-// test_setup.c: tools/setup.sh on machines made for it: a PATH of a few fake programs, and an apt-get that
-// writes down what it is asked for. It installs what is missing and nothing else, says so in one line, and
-// where it cannot, goes on without what is optional and stops at what is not.
+// test_setup.c: tools/setup.sh on machines made for it: a PATH of a few fake programs, and an
+// apt-get that writes down what it is asked for. It installs what is missing and nothing else, says
+// so in one line, and where it cannot, goes on without what is optional and stops at what is not.
 #include "check.h"
 #include "scratch.h"
 #include "tree.h"

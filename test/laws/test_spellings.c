@@ -91,8 +91,8 @@ static void the_headers_compile_by_every_standard(void)
 
 // ---- tn_X_with ---------------------------------------------------------------------------------
 
-// The parameters of a row of sites.h, "tn_tensor *x, int axis", of the function with this name; NULL if there
-// is none. `to` has room for them.
+// The parameters of a row of sites.h, "tn_tensor *x, int axis", of the function with this name;
+// NULL if there is none. `to` has room for them.
 static char *parameters(const char *rows, const char *name, char *to, size_t room)
 {
     char key[80];

@@ -1,6 +1,6 @@
-// test_words.c: the language of the tree. Words and phrases that a reader would need a glossary for stay out
-// of the sources, the headers and the pages, each with the field's word for it; and .c files say what
-// they do: a share of their lines is comment, and no long function is without one.
+// test_words.c: the language of the tree. Words and phrases that a reader would need a glossary for
+// stay out of the sources, the headers and the pages, each with the field's word for it; and .c
+// files say what they do: a share of their lines is comment, and no long function is without one.
 #include "check.h"
 #include "tree.h"
 
@@ -209,8 +209,8 @@ static const char *line_before(const char *text, const char *at)
     return at;
 }
 
-// Whether a comment ends on the line before a function's signature. What lies between, the lines of the
-// signature and of macros that belong to it, has no blank line.
+// Whether a comment ends on the line before a function's signature. What lies between, the lines of
+// the signature and of macros that belong to it, has no blank line.
 static bool has_comment_above(const char *text, const char *brace)
 {
     const char *at = brace;

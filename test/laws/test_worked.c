@@ -1,6 +1,7 @@
-// The worked example of docs/design.md: one small function, printed as each layer of the library has it.
-// The page holds these texts between marks, and the test compares them, so that the page cannot fall behind
-// the program. `build/tenon-tests --worked` prints them; `make golden` writes them into the page anew.
+// The worked example of docs/design.md: one small function, printed as each layer of the library
+// has it. The page holds these texts between marks, and the test compares them, so that the page
+// cannot fall behind the program. `build/tenon-tests --worked` prints them; `make golden` writes
+// them into the page anew.
 #define TN_HERE "example.c", __LINE__ - ABOVE
 
 #include "check.h"
@@ -178,7 +179,8 @@ static void write_launch(FILE *f, const example *e)
 
 // ---- running again -----------------------------------------------------------------------------
 
-// One step of the example with a batch of so many rows, in a context of its own that is asked what it did.
+// One step of the example with a batch of so many rows, in a context of its own that is asked what
+// it did.
 static void run_step(FILE *f, tn_ctx *cx, tn_tensor *w, tn_tensor *b, int64_t rows)
 {
     tn_scope  *s = tn_begin(cx);
@@ -233,7 +235,8 @@ static bool open_example(example *e)
     return true;
 }
 
-// A section as the program prints it, to be freed. What is public has to run before the graph is open.
+// A section as the program prints it, to be freed. What is public has to run before the graph is
+// open.
 static char *text_of(example *e, int i)
 {
     char  *text = NULL;
@@ -271,8 +274,8 @@ int test_worked_write(FILE *f)
     return ferror(f) != 0;
 }
 
-// The lines of a section from the first that contains `first` to the next that contains `last`; all of it
-// where `first` is empty.
+// The lines of a section from the first that contains `first` to the next that contains `last`; all
+// of it where `first` is empty.
 static void write_lines(FILE *f, const char *text, const char *first, const char *last)
 {
     const char *from = *first ? strstr(text, first) : text;
@@ -301,8 +304,8 @@ static void write_marked(FILE *f, example *e, const char *mark)
     test_that(false, "docs/design.md: the worked example has no section \"%s\"", name);
 }
 
-// Copies the page with the fenced block behind each mark replaced by what the mark asks for, and returns how
-// many marks there are.
+// Copies the page with the fenced block behind each mark replaced by what the mark asks for, and
+// returns how many marks there are.
 static int fill_page(FILE *f, example *e, const char *page)
 {
     static const char mark[] = "<!-- worked: ";

@@ -1,10 +1,10 @@
-// tenon-onnx --export FOLDER: writes every network of tenon/models.h as an ONNX model, with an input and what the network
-// makes of it, for check_export.py:
+// tenon-onnx --export FOLDER: writes every network of tenon/models.h as an ONNX model, with an
+// input and what the network makes of it, for check_export.py:
 //
 //   FOLDER/resnet18/model.onnx   x.npy   y.npy
 //
-// Networks are small, unless TN_TEST_LONG is set. Opsets and places of weights take turns; the batch is a symbol, and
-// x has another number of items than the model was saved with.
+// Networks are small, unless TN_TEST_LONG is set. Opsets and places of weights take turns; the
+// batch is a symbol, and x has another number of items than the model was saved with.
 #include "export_zoo.h"
 
 #include <stdio.h>

@@ -1,12 +1,12 @@
-// tenon-onnx FOLDER [NAME]...: runs the cases that cases.py wrote below FOLDER, on the device of TN_DEVICE, and prints
-// how many passed, failed and were refused, by operator. With names, only the cases whose path contains one of them,
-// each with its result.
+// tenon-onnx FOLDER [NAME]...: runs the cases that cases.py wrote below FOLDER, on the device of
+// TN_DEVICE, and prints how many passed, failed and were refused, by operator. With names, only the
+// cases whose path contains one of them, each with its result.
 //
 //   FOLDER/node/Add/test_add/model.onnx
 //                            test_data_set_0/input_0.pb   output_0.pb       a TensorProto each
 //
-// Results are compared as onnx's own runner does it. Workers take cases in turn, each in a process of its own with one
-// context; one that crashes or hangs costs the case it was at.
+// Results are compared as onnx's own runner does it. Workers take cases in turn, each in a process
+// of its own with one context; one that crashes or hangs costs the case it was at.
 #include "export_zoo.h"
 #include "onnx/onnx_run.h"
 
@@ -117,8 +117,9 @@ static outcome fail(test_case *c, outcome o, const char *why)
     return o;
 }
 
-// Compares an output with what it should be: shapes and dtypes are equal; |have - want| <= 1e-7 + r |want|, where r is
-// 1e-3, or for bf16 two of its steps. Integers beyond what a double holds are compared as such.
+// Compares an output with what it should be: shapes and dtypes are equal; |have - want| <= 1e-7 + r
+// |want|, where r is 1e-3, or for bf16 two of its steps. Integers beyond what a double holds are
+// compared as such.
 static outcome compare(test_case *c, int i, tn_tensor *have, tn_tensor *want)
 {
     bool same = tn_rank(have) == tn_rank(want) && tn_dtype_of(have) == tn_dtype_of(want);

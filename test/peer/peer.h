@@ -1,13 +1,13 @@
 // peer.h: random programs that Tenon and PyTorch both run.
 //
-// A program is a list of steps: an op of the table, the values it takes (by step and output), and its
-// attributes. It says all there is to say, so that it can be run by Tenon, printed as C, and printed as
-// Python, which is also what PyTorch is handed. Data is drawn from a seed when it is needed, so that a
-// shape can be made smaller without anything else to change.
+// A program is a list of steps: an op of the table, the values it takes (by step and output), and
+// its attributes. It says all there is to say, so that it can be run by Tenon, printed as C, and
+// printed as Python, which is also what PyTorch is handed. Data is drawn from a seed when it is
+// needed, so that a shape can be made smaller without anything else to change.
 //
-// A step becomes part of a program by being admitted: it runs on ref, what it gave is measured, and it
-// is refused if two right implementations could differ by more than rounding. The generator keeps what
-// is admitted, and the shrinker has everything admitted again.
+// A step becomes part of a program by being admitted: it runs on ref, what it gave is measured, and
+// it is refused if two right implementations could differ by more than rounding. The generator
+// keeps what is admitted, and the shrinker has everything admitted again.
 #ifndef TEST_PEER_H
 #define TEST_PEER_H
 
@@ -51,8 +51,8 @@ typedef enum {
     LAW_ODD        // LAW_GRID with NaN, infinities and -0
 } peer_law;
 
-// A step. What the attributes mean is the form's business; those of data are list (the shape), dtype,
-// law, seed, bound and leaf.
+// A step. What the attributes mean is the form's business; those of data are list (the shape),
+// dtype, law, seed, bound and leaf.
 typedef struct {
     const peer_row *row;
     int             nin, outs;
@@ -77,9 +77,9 @@ typedef struct {
     peer_step step[PEER_STEPS];
 } peer_program;
 
-// What is known of a value. Exact: every element is a multiple of 2^-quantum and was computed without
-// rounding, whatever the order, so that every device has the same; only then may a step depend on
-// which side of a limit an element lies.
+// What is known of a value. Exact: every element is a multiple of 2^-quantum and was computed
+// without rounding, whatever the order, so that every device has the same; only then may a step
+// depend on which side of a limit an element lies.
 typedef struct {
     tn_tensor *t;
     tn_dtype   dtype;
@@ -159,10 +159,11 @@ typedef union {
     peer_fn_class  *by_class;
 } peer_fn;
 
-// How ops of one kind are proposed, called and written. draw fills inputs and attributes and may append
-// data to the program; false where nothing fits. call records the op in y and returns how many values
-// it gave, or -1. The texts have $0, $1 for inputs, $* for all, #a axis, #l the list, #k as many of k, #S a shape,
-// #A axes, #x #y numbers, #b flag, #d dtype, #0 .. #9 of k; ## is the row's name.
+// How ops of one kind are proposed, called and written. draw fills inputs and attributes and may
+// append data to the program; false where nothing fits. call records the op in y and returns how
+// many values it gave, or -1. The texts have $0, $1 for inputs, $* for all, #a axis, #l the list,
+// #k as many of k, #S a shape, #A axes, #x #y numbers, #b flag, #d dtype, #0 .. #9 of k; ## is the
+// row's name.
 struct peer_form {
     bool (*draw)(peer_draw *d, peer_step *s);
     int (*call)(const peer_step *s, tn_tensor *const *x, tn_tensor **y);
@@ -288,7 +289,8 @@ bool peer_agree(const peer_program *p, const peer_result *have, const peer_truth
 
 // ---- PyTorch: peer_torch.c
 
-// A Python process that runs programs in PyTorch: that of TN_PYTHON, else python3, whichever has it.
+// A Python process that runs programs in PyTorch: that of TN_PYTHON, else python3, whichever has
+// it.
 typedef struct {
     int  pid, to, from;  // to: -1 when there is none
     char version[64];

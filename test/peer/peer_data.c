@@ -37,8 +37,8 @@ int peer_digits(tn_dtype dt)
     return digits[dt];
 }
 
-// The power of 2 below which f16 has no normal numbers, as frexp tells it. Random data is that small now
-// and then; the other types go far below it.
+// The power of 2 below which f16 has no normal numbers, as frexp tells it. Random data is that
+// small now and then; the other types go far below it.
 enum { F16_LEAST = -13 };
 
 // To the nearest number of a float type, halves to even.

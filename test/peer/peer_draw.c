@@ -1,5 +1,5 @@
-// peer_draw.c: the generator. A program begins with data; then ops of the table are proposed and kept
-// where they are admitted, and in the end gradients are taken.
+// peer_draw.c: the generator. A program begins with data; then ops of the table are proposed and
+// kept where they are admitted, and in the end gradients are taken.
 #include "peer.h"
 
 #include <string.h>

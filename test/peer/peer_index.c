@@ -123,7 +123,8 @@ static int call_one_hot(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
 const peer_form form_one_hot = { draw_one_hot, call_one_hot, "tn_one_hot($0, #0)",
                                  "F.one_hot($0, #0)", GIVES_ONE };
 
-// ---- scatter: the values have the shape of the index, which in one without sums names no place twice
+// ---- scatter: the values have the shape of the index, which in one without sums names no place
+// twice
 
 static bool draw_scatter(peer_draw *d, peer_step *s)
 {
@@ -294,8 +295,8 @@ static bool has_input(const peer_step *s, peer_ref r, int first)
     return false;
 }
 
-// Whether a product took a matrix of a batch that lies where v does, whose matrices may be one. Tenon then
-// multiplies by that one, and has no gradient of each.
+// Whether a product took a matrix of a batch that lies where v does, whose matrices may be one.
+// Tenon then multiplies by that one, and has no gradient of each.
 static bool is_right_operand(const peer_draw *d, const peer_value *v)
 {
     for (int i = 0; i < d->p->count && v->overlaps; i++) {
@@ -308,8 +309,8 @@ static bool is_right_operand(const peer_draw *d, const peer_value *v)
 }
 
 // Whether the gradient for a value may be asked: for a leaf always; for others unless something is
-// written, since PyTorch then means the value after the write, or gradients were taken before: whether
-// those depend on a value on the way (on a result or on what it was made from) is open.
+// written, since PyTorch then means the value after the write, or gradients were taken before:
+// whether those depend on a value on the way (on a result or on what it was made from) is open.
 static bool may_be_asked(peer_draw *d, peer_ref r)
 {
     const peer_program *p = d->p;

@@ -54,8 +54,8 @@ static void watch_crashes(void)
 
 // ---- one program
 
-// A program that ends PyTorch itself (a division by zero of its own, on x86) says nothing of Tenon: it is
-// named, and counts as refused. False if PyTorch does not come back.
+// A program that ends PyTorch itself (a division by zero of its own, on x86) says nothing of Tenon:
+// it is named, and counts as refused. False if PyTorch does not come back.
 static bool start_again(peers *w, const peer_program *p, const char *why)
 {
     if (!w->shrinking) {

@@ -1,5 +1,5 @@
-// peer_nets.c: forms of products, convolutions, pools, norms, attention and losses. PyTorch promotes
-// nothing here, so all inputs of a step have one dtype.
+// peer_nets.c: forms of products, convolutions, pools, norms, attention and losses. PyTorch
+// promotes nothing here, so all inputs of a step have one dtype.
 #include "peer.h"
 
 #include <string.h>
@@ -140,8 +140,8 @@ static int call_linear(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
 const peer_form form_linear = { draw_linear, call_linear, "tn_linear($0, $1, $2)",
                                 "F.linear($0, $1, $2)", GIVES_ONE };
 
-// ---- convolutions: k has stride, padding and dilation, two each (three for three axes), groups, and the
-// output padding of two
+// ---- convolutions: k has stride, padding and dilation, two each (three for three axes), groups,
+// and the output padding of two
 
 static int conv_axes(const peer_step *s)
 {
@@ -319,7 +319,8 @@ static int call_adaptive(const peer_step *s, tn_tensor *const *x, tn_tensor **y)
 const peer_form form_adaptive = { draw_adaptive, call_adaptive, "tn_##($0, #0, #1)",
                                   "F.##($0, (#0, #1))", GIVES_ONE };
 
-// ---- norms: k[0] axes or groups; num[0] eps, mostly large, since rows of equal elements divide by it
+// ---- norms: k[0] axes or groups; num[0] eps, mostly large, since rows of equal elements divide by
+// it
 
 static void draw_eps(peer_draw *d, peer_step *s)
 {

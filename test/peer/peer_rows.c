@@ -69,7 +69,8 @@ const peer_row peer_rows[] = {
     BINARY_AS(swiglu, NEEDS_FLOAT, 2, "F.silu($0) * $1"),
     UNARY_AS(gelu, NEEDS_FLOAT, 2, "F.gelu($0)"),
     UNARY_AS(gelu_tanh, NEEDS_FLOAT, 2, "F.gelu($0, approximate='tanh')"),
-    // PyTorch takes x itself for softplus above 20, where the difference is below what f32 can hold.
+    // PyTorch takes x itself for softplus above 20, where the difference is below what f32 can
+    // hold.
     UNARY_AS(softplus, NEEDS_FLOAT, 2, "F.softplus($0, threshold=80)"),
     UNARY_AS(hardswish, NEEDS_FLOAT | NEEDS_EXACT, 2, "F.hardswish($0)"),
     BINARY(add, SUMS | SAVES_NOTHING, 8),

@@ -71,9 +71,9 @@ void peer_free(peer_result *r)
 
 // ---- comparing
 
-// Tenon may be as far from the truth as PyTorch is in the same dtype, times this: the order of a sum and
-// what is fused differ. PyTorch's error counts for no less than one unit in the last place of the
-// largest element that the value was made from.
+// Tenon may be as far from the truth as PyTorch is in the same dtype, times this: the order of a
+// sum and what is fused differ. PyTorch's error counts for no less than one unit in the last place
+// of the largest element that the value was made from.
 enum { TIMES = 8 };
 
 // One unit in the last place of the largest value on the way to a step's: of
@@ -114,8 +114,8 @@ static double allowed(const peer_program *p, int step, const peer_truth *want, i
     return TIMES * fmax(want->slack[n], fmax(unit_before(p, step, want, unit), unit * least));
 }
 
-// NaN and infinities must be where both of PyTorch's runs have them; where these differ, the value is
-// about as large as the dtype's largest, and nothing is asked.
+// NaN and infinities must be where both of PyTorch's runs have them; where these differ, the value
+// is about as large as the dtype's largest, and nothing is asked.
 static bool element_ok(double have, double own, double best, double limit)
 {
     if (isfinite(own) && isfinite(best)) return fabs(have - best) <= limit;

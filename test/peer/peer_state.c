@@ -1,13 +1,15 @@
-// peer_state.c: what may be a step of a program. A step runs on ref, its values are measured, and it is
-// refused where two right implementations may differ by more than rounding: next to a limit, a pole or
-// the end of a dtype's range.
+// peer_state.c: what may be a step of a program. A step runs on ref, its values are measured, and
+// it is refused where two right implementations may differ by more than rounding: next to a limit,
+// a pole or the end of a dtype's range.
 //
 // Kept out on purpose, because Tenon means to differ from PyTorch there:
 // - a float outside an integer's range, cast to it: Tenon saturates, C leaves it open
 // - an integer divided by 0: Tenon gives 0, PyTorch an error
-// - a write under no-grad, or through a detached handle, to a value with history: Tenon cuts the history
+// - a write under no-grad, or through a detached handle, to a value with history: Tenon cuts the
+//   history
 // - the gradient of clamp at a bound: bounds lie between the multiples of 1/4 that data is made of
-// - the gradient of a view that has places twice, by way of a product with its matrices: peer_index.c
+// - the gradient of a view that has places twice, by way of a product with its matrices:
+//   peer_index.c
 // and because PyTorch refuses it, or leaves it open:
 // - a write to what a gradient still needs: Tenon's values keep what they were made from
 // - the order of equal elements in topk, and which of several values at one index scatter keeps
@@ -69,8 +71,8 @@ static bool cast_ok(const peer_value *x, tn_dtype dt)
     return x->exact && !x->odd && most(x) <= 100 && (dt != TN_U8 || x->lo >= 0);
 }
 
-// PyTorch's x ** 0.5 is the square root, NaN for -infinity, where a power is infinity. Whether poles do
-// not matter: in a program of NaN and infinities, which takes no gradients, for data,
+// PyTorch's x ** 0.5 is the square root, NaN for -infinity, where a power is infinity. Whether
+// poles do not matter: in a program of NaN and infinities, which takes no gradients, for data,
 // where the sign of a zero is sure.
 static bool may_be_odd(const peer_program *p, const peer_value *v)
 {
@@ -122,8 +124,8 @@ static bool odd_ok(const peer_step *st, const peer_value *const *v)
     return true;
 }
 
-// PyTorch has i16 for what is made of u8 and i8; no gradient of floor_divide; and 1e-12 in the second
-// gradient of bce, which shows in f64.
+// PyTorch has i16 for what is made of u8 and i8; no gradient of floor_divide; and 1e-12 in the
+// second gradient of bce, which shows in f64.
 static bool peer_has_it(const peer_step *st, const peer_value *const *v)
 {
     bool u8 = false, i8 = false, needs = false;
@@ -288,8 +290,8 @@ static bool measure_again(peer_state *s, const peer_program *p, int step, const 
     return true;
 }
 
-// PyTorch refuses to write to what a gradient still needs, to one of several views made at once, and to
-// views made without gradients.
+// PyTorch refuses to write to what a gradient still needs, to one of several views made at once,
+// and to views made without gradients.
 static void freeze(peer_state *s, const peer_program *p, int step, const peer_value *const *v)
 {
     const peer_step *st    = &p->step[step];
@@ -301,8 +303,8 @@ static void freeze(peer_state *s, const peer_program *p, int step, const peer_va
             s->frozen[v[i]->store] = true;
     if (needs && !view && !(st->row->needs & SAVES_NOTHING))
         for (int k = 0; k < PEER_OUTS; k++) s->frozen[step * PEER_OUTS + k] = true;
-    // Whether a reshape copies follows from the order of memory, which is only sure to be the same for
-    // data that lies as it was given.
+    // Whether a reshape copies follows from the order of memory, which is only sure to be the same
+    // for data that lies as it was given.
     if ((st->row->form == &form_reshape || st->row->form == &form_flatten) &&
         !(tn_is_contiguous(v[0]->t) && p->step[v[0]->store / PEER_OUTS].row == &peer_data_row))
         s->frozen[v[0]->store] = s->frozen[step * PEER_OUTS] = true;
@@ -339,8 +341,9 @@ static bool is_root(const peer_step *st)
 }
 
 // Whether the factors of a product may be taken in any order: no product of some of them leaves the
-// range of the dtype. Past its end comes infinity, and that times a 0 is NaN, where the 0 first is 0;
-// below it comes 0, and that times an infinite factor is NaN, where the infinity first is infinity.
+// range of the dtype. Past its end comes infinity, and that times a 0 is NaN, where the 0 first is
+// 0; below it comes 0, and that times an infinite factor is NaN, where the infinity first is
+// infinity.
 static bool any_order_ok(const peer_step *st, const peer_value *x, const peer_value *y)
 {
     if (!has_name(st, "prod") && !has_name(st, "cumprod")) return true;

@@ -1,5 +1,5 @@
-// peer_torch.c: the Python process that runs programs in PyTorch (torch_side.py). It is started once; a
-// program goes to it as text, and what it gave comes back as bytes.
+// peer_torch.c: the Python process that runs programs in PyTorch (torch_side.py). It is started
+// once; a program goes to it as text, and what it gave comes back as bytes.
 #include "peer.h"
 
 #include <errno.h>

@@ -366,8 +366,8 @@ static double rounded(tn_dtype dt, double x)
     return tni_ref_convert(dt, TN_F64, (tni_cell){ .f = x }).f;
 }
 
-// A kernel that rounds the weights to 16 bits, as the tensor cores want them, is right, also where values
-// of both signs cancel.
+// A kernel that rounds the weights to 16 bits, as the tensor cores want them, is right, also where
+// values of both signs cancel.
 static void attention_may_round_its_weights(void)
 {
     static const tn_dtype dtypes[] = { TN_BF16, TN_F16 };
@@ -395,8 +395,8 @@ static void attention_may_round_its_weights(void)
 // ---- TN_VERIFY: what is wrong does not
 
 // The cpu, of which one launch, or one op, gives something else: `left` counts down to the launch
-// whose first result is spoilt, at element `at`; `op` is spoilt each time it runs alone, in one of its
-// outputs.
+// whose first result is spoilt, at element `at`; `op` is spoilt each time it runs alone, in one of
+// its outputs.
 static struct {
     int                left, op, output;
     int64_t            at;

@@ -1,5 +1,5 @@
-// test_epilogue.c: what a library may do after a product, found in the kernels that the planner makes, and
-// what of it cuBLASLt takes.
+// test_epilogue.c: what a library may do after a product, found in the kernels that the planner
+// makes, and what of it cuBLASLt takes.
 #include "check.h"
 
 #include "device/cuda/product.h"
@@ -27,7 +27,8 @@ enum {
     WIDE_Y   = 512
 };
 
-// What follows a product y. b has an element for each column, c one for each row, r is as large as y.
+// What follows a product y. b has an element for each column, c one for each row, r is as large as
+// y.
 typedef struct {
     tn_tensor *y, *b, *c, *r;
 } values;
@@ -257,8 +258,8 @@ static bool reads_item(const tni_planned_kernel *k, int32_t item)
     return false;
 }
 
-// Of a kernel that runs with a product a device knows how new what it reads is: here a bias that was there before, and
-// a residual that another product makes.
+// Of a kernel that runs with a product a device knows how new what it reads is: here a bias that
+// was there before, and a residual that another product makes.
 static void a_call_knows_the_newest_value_that_its_kernel_reads(void)
 {
     for (int i = 0; i < 2; i++) {
@@ -285,8 +286,8 @@ static void a_call_knows_the_newest_value_that_its_kernel_reads(void)
 
 // ---- backward ----------------------------------------------------------------------------------
 
-// The cpu device, except that it also takes what a library of half precision could do at once: the slope of an
-// activation with its column sum. It runs the two one after the other.
+// The cpu device, except that it also takes what a library of half precision could do at once: the
+// slope of an activation with its column sum. It runs the two one after the other.
 static struct {
     const tni_device  *real;
     tni_device         device;
@@ -468,7 +469,8 @@ static void look_at_training(const training *t)
     tn_close(cx);
 }
 
-// Trains a batch norm behind a product and reads what it gives and the gradient for the product's weight.
+// Trains a batch norm behind a product and reads what it gives and the gradient for the product's
+// weight.
 static void normalize(tn_ctx *cx, double *have)
 {
     enum { MANY = 4096 };
@@ -509,8 +511,8 @@ static void statistics_are_offered_with_the_product_they_are_of(void)
 
 // ---- prologues ---------------------------------------------------------------------------------
 
-// What an operand is made of, and what follows: x and r (ROWS, INNER), s (INNER), c (ROWS, 1) are there before, y is the product,
-// b (COLS). later: what else reads the operand.
+// What an operand is made of, and what follows: x and r (ROWS, INNER), s (INNER), c (ROWS, 1) are
+// there before, y is the product, b (COLS). later: what else reads the operand.
 typedef struct {
     tn_tensor *x, *r, *s, *c, *w, *b;
 } operands;
@@ -600,8 +602,8 @@ static void begin_and_read(tn_ctx *cx, const beginning *t, double *have)
     CHECK_STATUS(tn_read(z ? z : u, TN_F64, have + ROWS * INNER, ROWS * INNER), TN_OK);
 }
 
-// The kernel that makes an operand is offered with the product and the kernel behind it, and what it reads stays as it is
-// until the end of their step.
+// The kernel that makes an operand is offered with the product and the kernel behind it, and what
+// it reads stays as it is until the end of their step.
 static void what_makes_an_operand_is_offered_with_the_product(void)
 {
     enum { ALL = 2 * ROWS * INNER };

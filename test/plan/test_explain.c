@@ -1,5 +1,5 @@
-// test_explain.c: seeing what the planner does: the page it prints, the kernels it counts, the memory
-// it foretells, and what the environment asks to see.
+// test_explain.c: seeing what the planner does: the page it prints, the kernels it counts, the
+// memory it foretells, and what the environment asks to see.
 #include "check.h"
 #include "faulty.h"
 #include "rules_kit.h"
@@ -643,9 +643,9 @@ static void the_input_that_differs_is_named(void)
 
 // ---- the tool
 
-// The most kernels that a case may become. Whole steps are on the cpu alone, where the libraries are
-// its own; their numbers are those reached, so that none is lost again. without: where attention is
-// recorded as other ops.
+// The most kernels that a case may become. Whole steps are on the cpu alone, where the libraries
+// are its own; their numbers are those reached, so that none is lost again. without: where
+// attention is recorded as other ops.
 static const struct {
     const char *name;
     int         most;

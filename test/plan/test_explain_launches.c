@@ -1,7 +1,7 @@
-// test_explain_launches.c: what tn_explain lists is what the next tn_eval gives to the device, step by
-// step and by name. The device is watched from outside: every function of it that runs a kernel or a call
-// is one of this file, which writes down what was asked for and passes it on; or, where it is mute, does not,
-// so that nothing is compiled.
+// test_explain_launches.c: what tn_explain lists is what the next tn_eval gives to the device, step
+// by step and by name. The device is watched from outside: every function of it that runs a kernel
+// or a call is one of this file, which writes down what was asked for and passes it on; or, where
+// it is mute, does not, so that nothing is compiled.
 #include "check.h"
 #include "rules_kit.h"
 #include "skeleton.h"
@@ -316,8 +316,8 @@ static int list(tn_ctx *cx)
     return n == said && n < MOST ? n : -1;
 }
 
-// Whether the step listed under a name is what was run from a place on, which goes on past it. A write to
-// part of a tensor is a copy of the value, after one of the rest where it is not in place.
+// Whether the step listed under a name is what was run from a place on, which goes on past it. A
+// write to part of a tensor is a copy of the value, after one of the rest where it is not in place.
 static bool is_run(const char *name, int *at)
 {
     const char *want = name;

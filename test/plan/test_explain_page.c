@@ -1,4 +1,5 @@
-// test_explain_page.c: the page of a plan says what the text of it says, and names what each kernel reads.
+// test_explain_page.c: the page of a plan says what the text of it says, and names what each kernel
+// reads.
 #include "check.h"
 #include "page_kit.h"
 #include "rules_kit.h"
@@ -82,7 +83,8 @@ static void the_page_says_what_the_text_says(void)
     }
 }
 
-// On the cpu the softmax is one kernel with the ops that it is made of, and the last product reads it.
+// On the cpu the softmax is one kernel with the ops that it is made of, and the last product reads
+// it.
 static void a_kernel_has_its_ops_its_text_and_its_sources(void)
 {
     tn_ctx   *cx = rules_open("cpu");

@@ -1,5 +1,5 @@
-// test_flat.c: an optimizer's flat blocks: the first step has the plan of the second, whatever the rule,
-// the dtype and the groups; and what happens to a parameter in between is taken in.
+// test_flat.c: an optimizer's flat blocks: the first step has the plan of the second, whatever the
+// rule, the dtype and the groups; and what happens to a parameter in between is taken in.
 #include "check.h"
 #include "rules_kit.h"
 #include "scratch.h"
@@ -182,8 +182,8 @@ static void so_it_has_on_opencl(void)
 
 // ---- what happens in between -------------------------------------------------------------------
 
-// A network of parameters of these dtypes, two elements each and the last of none, all 1; and a loss whose
-// gradient is 1 everywhere.
+// A network of parameters of these dtypes, two elements each and the last of none, all 1; and a
+// loss whose gradient is 1 everywhere.
 enum { PARTS = 5 };
 
 static const tn_dtype mixed[PARTS] = { TN_F32, TN_F64, TN_F32, TN_BF16, TN_F32 };
@@ -256,7 +256,8 @@ static void a_value_taken_before_an_update_stays(void)
     tn_close(cx);
 }
 
-// Step 2 fails on an index; what it would have changed stays in place, and step 3 has the plan of step 1.
+// Step 2 fails on an index; what it would have changed stays in place, and step 3 has the plan of
+// step 1.
 static void a_step_that_fails_leaves_the_block(void)
 {
     training t      = begin(MLP, ADAM, 0, TN_F32, PLAIN);
@@ -294,7 +295,8 @@ static void a_file_is_loaded_into_the_block(void)
     CHECK(lies_flat(a.opt));
     step(&a);
     CHECK_INT(step(&a), 0);
-    // The groups of the file are not those here: from the first step on they have blocks of their own.
+    // The groups of the file are not those here: from the first step on they have blocks of their
+    // own.
     CHECK_STATUS(tn_checkpoint_load(b.cx, path, &load), TN_OK);
     step(&b);
     CHECK(lies_flat(b.opt));

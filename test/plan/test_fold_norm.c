@@ -1,5 +1,5 @@
-// test_fold_norm.c: batch norm in evaluation is folded into the convolution before it: the values are those of
-// the norm by itself, follow every write, and cost no kernels of their own.
+// test_fold_norm.c: batch norm in evaluation is folded into the convolution before it: the values
+// are those of the norm by itself, follow every write, and cost no kernels of their own.
 #include "rules_kit.h"
 
 #include "ops/ops.h"
@@ -18,7 +18,8 @@ static int all_last(tn_ctx *cx, tn_dtype dt, int64_t from, int64_t to, bool last
     return TNI_WEIGHTS_LAST;
 }
 
-// A convolution and a norm with statistics and parameters of all kinds. taps: of a window over two axes.
+// A convolution and a norm with statistics and parameters of all kinds. taps: of a window over two
+// axes.
 static tn_layer *conv_and_norm_of(tn_ctx *cx, int axes, int64_t taps, tn_nn_conv_opts o)
 {
     tn_layer *conv = axes == 1   ? tn_nn_conv1d_with(cx, IN, OUT, 3, o)
@@ -77,7 +78,7 @@ static bool agrees(tn_layer *net, tn_tensor *x, double tol)
     return n > 0;
 }
 
-// ---- values --------------------------------------------------------------------------------------
+// ---- values ------------------------------------------------------------------------------------
 
 static void a_folded_norm_has_the_values_of_the_norm(void)
 {
@@ -193,7 +194,7 @@ static void what_would_overflow_is_not_folded(void)
         }
 }
 
-// ---- what else reads the convolution -------------------------------------------------------------
+// ---- what else reads the convolution -----------------------------------------------------------
 
 static void the_plain_convolution_can_still_be_read(void)
 {
@@ -224,8 +225,8 @@ static void the_plain_convolution_can_still_be_read(void)
     }
 }
 
-// What a binding holds while it calls the norm, and lets go of before anything is computed, is not computed; what it
-// still holds then is.
+// What a binding holds while it calls the norm, and lets go of before anything is computed, is not
+// computed; what it still holds then is.
 static void what_a_binding_holds_is_folded(void)
 {
     static float y[2][MOST];
@@ -254,7 +255,7 @@ static void what_a_binding_holds_is_folded(void)
     }
 }
 
-// ---- costs ---------------------------------------------------------------------------------------
+// ---- costs -------------------------------------------------------------------------------------
 
 // How many kernels the next step of the network has.
 static long kernels(tn_layer *net, tn_tensor *x)

@@ -653,8 +653,8 @@ static void convolutions_of_squares_agree(void)
     tn_close(cx);
 }
 
-// Batch norm over 4096 places of 4 channels that are side by side, on a device that this many lanes keep busy.
-// Returns whether its sums are those of columns.
+// Batch norm over 4096 places of 4 channels that are side by side, on a device that this many lanes
+// keep busy. Returns whether its sums are those of columns.
 static bool norm_by_columns(int lanes, float y[MOST])
 {
     tn_ctx            *cx   = rules_open("cpu");
@@ -676,7 +676,8 @@ static bool norm_by_columns(int lanes, float y[MOST])
     return columns;
 }
 
-// A few channels would keep few of a GPU's threads busy: all of them add up, and another kernel goes on.
+// A few channels would keep few of a GPU's threads busy: all of them add up, and another kernel
+// goes on.
 static void long_rows_side_by_side_are_summed_by_columns(void)
 {
     static float few[MOST], many[MOST];
@@ -686,8 +687,8 @@ static void long_rows_side_by_side_are_summed_by_columns(void)
         if (!CHECK_NEAR(few[i], many[i], 1e-5)) break;
 }
 
-// The gradient of a convolution's weight through batch norm and relu, of 4096 places of 8 channels. Returns the bytes of
-// the kernel of column sums that moves most.
+// The gradient of a convolution's weight through batch norm and relu, of 4096 places of 8 channels.
+// Returns the bytes of the kernel of column sums that moves most.
 static int64_t sum_gradients(int lanes, float gw[64])
 {
     tn_ctx            *cx   = rules_open("cpu");
@@ -734,7 +735,8 @@ static void what_a_relu_let_through_is_computed_again(void)
         if (!CHECK_NEAR(few[i], many[i], 1e-3)) break;
 }
 
-// Sums over the places of each channel of what is padded, which the cpu reads as rows of 121 if it is stored.
+// Sums over the places of each channel of what is padded, which the cpu reads as rows of 121 if it
+// is stored.
 static void a_pad_of_short_rows_is_stored_for_sums_of_many(void)
 {
     tn_ctx *cx = rules_open("cpu"), *ref = rules_open("ref");

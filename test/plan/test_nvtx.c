@@ -1,5 +1,6 @@
-// test_nvtx.c: the ranges that a tool of NVTX sees. The tool is made here: a library that keeps the names it gets in a file. Where
-// the headers of NVTX are installed it is compiled with them, so that what Tenon offers is what NVIDIA declares.
+// test_nvtx.c: the ranges that a tool of NVTX sees. The tool is made here: a library that keeps the
+// names it gets in a file. Where the headers of NVTX are installed it is compiled with them, so
+// that what Tenon offers is what NVIDIA declares.
 #include "cli_kit.h"
 #include "nvidia_headers.h"
 

@@ -1,5 +1,5 @@
-// test_pad_rows.c: gaps between the rows of matrices: which values get them, and that the numbers of a
-// classifier with an odd number of classes are those of a device without gaps.
+// test_pad_rows.c: gaps between the rows of matrices: which values get them, and that the numbers
+// of a classifier with an odd number of classes are those of a device without gaps.
 #include "check.h"
 
 #include "device/opencl/opencl.h"
@@ -149,7 +149,8 @@ static void join(const char *device, float *out, int *kernels)
     tn_close(cx);
 }
 
-// Where a product may have strides, it writes its columns of the concat itself: two calls, and the sum.
+// Where a product may have strides, it writes its columns of the concat itself: two calls, and the
+// sum.
 static void products_are_computed_into_a_concat(void)
 {
     static float ours[M * 64 + 64], ref[M * 64 + 64];

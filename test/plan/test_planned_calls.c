@@ -1,6 +1,7 @@
-// test_planned_calls.c: what a device prepares for the calls of a plan. It is asked once for each call, every
-// run of the call is given the entry again, and only that call is; an entry is freed once, whatever becomes of
-// its plan. Devices are watched from outside: what prepares, runs and frees is in this file.
+// test_planned_calls.c: what a device prepares for the calls of a plan. It is asked once for each
+// call, every run of the call is given the entry again, and only that call is; an entry is freed
+// once, whatever becomes of its plan. Devices are watched from outside: what prepares, runs and
+// frees is in this file.
 #include "check.h"
 
 #include "base/hash.h"
@@ -171,8 +172,8 @@ static void check_all_gone(const char *what)
 
 enum { ROWS = 12, COLS = 8 };
 
-// Products with and without what follows, a sort of which one output is left out, a convolution that is a
-// product, a concat, sums at indices, writes to parts; from other places each time.
+// Products with and without what follows, a sort of which one output is left out, a convolution
+// that is a product, a concat, sums at indices, writes to parts; from other places each time.
 static double step(tn_ctx *cx, tn_tensor *x, int k)
 {
     tn_tensor *a = tn_slice(x, 0, k, k + ROWS, 1), *w = tn_slice(x, 0, 0, COLS, 1);
@@ -363,7 +364,8 @@ static int packed_in(tn_tensor *y)
     return planned.packed - before;
 }
 
-// A parameter that an optimizer has is part of a larger value, and a step writes it, here with what it was.
+// A parameter that an optimizer has is part of a larger value, and a step writes it, here with what
+// it was.
 static void check_trained(tn_ctx *cx, tn_tensor *x)
 {
     tn_layer  *l = tn_nn_linear_with(cx, COLS, 16, (tn_nn_linear_opts){ 0 });
@@ -381,8 +383,9 @@ static void check_trained(tn_ctx *cx, tn_tensor *x)
     tn_optim_free(opt);
 }
 
-// A product gets the packed form of a matrix that it reads as a whole and along its rows, on either side and for any number of
-// products; nothing else does, and nothing does once the matrix was written.
+// A product gets the packed form of a matrix that it reads as a whole and along its rows, on either
+// side and for any number of products; nothing else does, and nothing does once the matrix was
+// written.
 static void products_get_packed_matrices(void)
 {
     tn_ctx    *cx = open_planned("cpu", 0);
@@ -455,8 +458,8 @@ static int times(const char *page, const char *what)
     return n;
 }
 
-// Explain marks calls by what the device says of them, those that run with a kernel too, and convolutions
-// that a device with work groups has its product do.
+// Explain marks calls by what the device says of them, those that run with a kernel too, and
+// convolutions that a device with work groups has its product do.
 static void calls_that_vary_are_marked(void)
 {
     tn_ctx *cx                             = open_planned("cpu", 0);

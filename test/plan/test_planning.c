@@ -65,7 +65,8 @@ static long long bytes_moved(tn_ctx *cx)
     return sscanf(explained(cx), "%*d kernels, %lld bytes", &n) == 1 ? n : -1;
 }
 
-// The sum of sin(v) cos(v') over slices of a product: one slice, the same one made twice, or another.
+// The sum of sin(v) cos(v') over slices of a product: one slice, the same one made twice, or
+// another.
 static void slices_of_what_is_computed_are_read_once_where_they_are_equal(void)
 {
     enum { SIDE = 8, PART = 4 };
@@ -207,7 +208,8 @@ static void results_do_not_take_what_others_still_read(void)
     for (int i = 0; i < 5; i++) CHECK_NEAR(g[0][i], g[1][i], 1e-6);
 }
 
-// The memory that a step with the gradient of f between two products plans, in values of (N, N) floats.
+// The memory that a step with the gradient of f between two products plans, in values of (N, N)
+// floats.
 static double values_planned(tn_tensor *(*f)(tn_tensor *x))
 {
     enum { N = 64 };
@@ -237,8 +239,9 @@ static tn_tensor *gated(tn_tensor *x)
     return tn_swiglu(x, tn_add_s(x, 1));
 }
 
-// Of what lies between two products, the backward pass reads the first product and computes the rest
-// again: beside it there are the operand of the second product, its gradient, and the two gradients of w.
+// Of what lies between two products, the backward pass reads the first product and computes the
+// rest again: beside it there are the operand of the second product, its gradient, and the two
+// gradients of w.
 static void a_backward_pass_keeps_what_the_rest_follows_from(void)
 {
     tn_tensor *(*const f[])(tn_tensor * x) = { tn_silu, tn_gelu,    tn_sigmoid, tn_softplus,
@@ -249,8 +252,8 @@ static void a_backward_pass_keeps_what_the_rest_follows_from(void)
     }
 }
 
-// Gradients are stored where activations were that are no longer needed: a deep network takes as much as
-// its activations and one layer more, not its gradients besides.
+// Gradients are stored where activations were that are no longer needed: a deep network takes as
+// much as its activations and one layer more, not its gradients besides.
 static void gradients_take_the_place_of_activations(void)
 {
     enum { N = 64, LAYERS = 12 };
@@ -282,7 +285,8 @@ static void largest_values_of_16_bits_are_found_again(void)
     }
 }
 
-// The window of a pool is a few loads for each result, in both orders of axes, and no sum of columns.
+// The window of a pool is a few loads for each result, in both orders of axes, and no sum of
+// columns.
 static void windows_are_unrolled(void)
 {
     for (int last = 0; last < 2; last++) {
@@ -314,8 +318,9 @@ static void dear_values_are_not_computed_again_and_again(void)
     tn_close(cx);
 }
 
-// Rows of places with their channels side by side, moved by some places or by a number of elements that is none: whether
-// a place is within the row follows, for whole places, from the place alone, and is the same for its channels.
+// Rows of places with their channels side by side, moved by some places or by a number of elements
+// that is none: whether a place is within the row follows, for whole places, from the place alone,
+// and is the same for its channels.
 static void bounds_of_whole_places_do_not_ask_for_the_channel(void)
 {
     enum { ROWS_OF = 3, PLACES = 4, CHANNELS = 8, MOST = (PLACES + 4) * CHANNELS };
@@ -349,7 +354,8 @@ static void bounds_of_whole_places_do_not_ask_for_the_channel(void)
     }
 }
 
-// A value less its first row: its readers, before and after a product, compute it from what is in memory anyway.
+// A value less its first row: its readers, before and after a product, compute it from what is in
+// memory anyway.
 static void a_first_row_is_no_second_load_of_a_value(void)
 {
     enum { N = 64 };

@@ -66,7 +66,8 @@ static void read_event(tni_json *j, event *e, char *kind)
     }
 }
 
-// The runs of kernels in a trace, in order; how many. -1 if it is none. test_profile_page.c looks at the rest.
+// The runs of kernels in a trace, in order; how many. -1 if it is none. test_profile_page.c looks
+// at the rest.
 static int read_trace(const char *path)
 {
     size_t   bytes;

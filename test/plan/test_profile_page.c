@@ -1,5 +1,5 @@
-// test_profile_page.c: a profile as a page and as a trace: the figures are those of the table, the memory is that
-// which was foretold, and the tracks of a trace are what its viewers expect.
+// test_profile_page.c: a profile as a page and as a trace: the figures are those of the table, the
+// memory is that which was foretold, and the tracks of a trace are what its viewers expect.
 #include "check.h"
 #include "faulty.h"
 #include "page_kit.h"
@@ -114,7 +114,8 @@ static void memory_over_time_is_told_by_owner(void)
     tn_close(cx);
 }
 
-// A list that is too long for the page is cut, and how long it was is told; the most memory comes after the end of what is shown.
+// A list that is too long for the page is cut, and how long it was is told; the most memory comes
+// after the end of what is shown.
 static void a_page_says_how_much_it_leaves_out(void)
 {
     enum { MANY = 20100, LATE = 1 << 20 };
@@ -154,7 +155,8 @@ static double member(const char *event, const char *name)
     return page_find(event, name, &j) && tni_json_double(&j, &v) ? v : -1;
 }
 
-// What was seen of a trace: by track the end of the newest event, and how many there are; counters of memory.
+// What was seen of a trace: by track the end of the newest event, and how many there are; counters
+// of memory.
 typedef struct {
     double until[4];
     int    count[4], counters, copied;
@@ -201,7 +203,8 @@ static void a_trace_has_tracks_for_host_copies_and_memory(void)
 
 // ---- two profiles
 
-// A trace with two kernels, of `all` that ran: a product that takes so many microseconds, and a map of its own name.
+// A trace with two kernels, of `all` that ran: a product that takes so many microseconds, and a map
+// of its own name.
 static void write_trace_of(int all, const char *name, int us, const char *map)
 {
     char text[1024];

@@ -1,5 +1,5 @@
-// test_recompute.c: values that a step did not store and that are asked for again: every op of the table, a
-// GAN's loop, dropout, gradients, and what all that costs a step that asks for nothing.
+// test_recompute.c: values that a step did not store and that are asked for again: every op of the
+// table, a GAN's loop, dropout, gradients, and what all that costs a step that asks for nothing.
 #include "check.h"
 #include "rules_kit.h"
 #include "table.h"
@@ -153,8 +153,8 @@ static gan gan_open(const char *device, bool wants)
     return n;
 }
 
-// The loop as one writes it: fake is used by the discriminator's step, then read, then used again, with
-// its history, by the generator's step.
+// The loop as one writes it: fake is used by the discriminator's step, then read, then used again,
+// with its history, by the generator's step.
 static void gan_round(gan *n, double *read)
 {
     tn_scope  *s    = tn_begin(n->cx);
@@ -434,8 +434,8 @@ static tn_stats train(tn_ctx *cx, bool drops, const void **weight)
     return after;
 }
 
-// Tensors that nobody reads cost a step no kernel, no plan and no memory, and parameters are still updated
-// where they lie.
+// Tensors that nobody reads cost a step no kernel, no plan and no memory, and parameters are still
+// updated where they lie.
 static void unread_tensors_cost_a_step_nothing(void)
 {
     tn_ctx     *a = rules_open("cpu"), *b = rules_open("cpu");
@@ -451,8 +451,8 @@ static void unread_tensors_cost_a_step_nothing(void)
     tn_close(b);
 }
 
-// A value that each step makes from that of the step before it is stored in time, so that the recipe does
-// not reach back to the first.
+// A value that each step makes from that of the step before it is stored in time, so that the
+// recipe does not reach back to the first.
 static void a_value_carried_from_step_to_step_does_not_grow(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
@@ -476,8 +476,8 @@ static void a_value_carried_from_step_to_step_does_not_grow(void)
     }
 }
 
-// A leaf's view and the zeros that its gradient was cleared to were computed in the round before, but are there
-// at any time: nothing that is made from them is stored for their sake.
+// A leaf's view and the zeros that its gradient was cleared to were computed in the round before,
+// but are there at any time: nothing that is made from them is stored for their sake.
 static void each_round_of_gradients_is_the_same_kernel(void)
 {
     tn_ctx               *cx = rules_open("cpu");

@@ -1,6 +1,6 @@
 // test_simplify.c: the rules of simplify.def. Each is built from its own text as a graph of public
-// calls, pattern and result: both have to become the same kernel, and its values the bits that op by
-// op gives, on all that is awkward in a dtype.
+// calls, pattern and result: both have to become the same kernel, and its values the bits that op
+// by op gives, on all that is awkward in a dtype.
 #include "check.h"
 #include "rules_kit.h"
 
@@ -202,7 +202,8 @@ static tn_tensor *read_letters(const words *g, const row *r)
     return all;
 }
 
-// What text gives, a bool as a number, so that it has to be one; its bytes, 0 if the dtype is refused.
+// What text gives, a bool as a number, so that it has to be one; its bytes, 0 if the dtype is
+// refused.
 static size_t run_text(tn_ctx *cx, const row *r, const char *text, tn_dtype dt, char *bits)
 {
     tn_scope *s     = tn_begin(cx);
@@ -417,7 +418,8 @@ static void a_narrowing_cast_stays_whatever_follows(void)
     tn_close(cx);
 }
 
-// In a kernel a sum of bf16 is an f32; one that is widened has been rounded by that, and narrowing it again changes nothing.
+// In a kernel a sum of bf16 is an f32; one that is widened has been rounded by that, and narrowing
+// it again changes nothing.
 static void what_was_not_rounded_yet_is_rounded_by_a_cast_there_and_back(void)
 {
     static char kernel[ROOM];
@@ -490,8 +492,8 @@ static void nothing_is_read_for_what_was_simplified(void)
     tn_close(cx);
 }
 
-// Too costly to be computed by each of its readers, the negative would be a value of its own, if only
-// they read it.
+// Too costly to be computed by each of its readers, the negative would be a value of its own, if
+// only they read it.
 static void a_value_that_rules_made_useless_is_not_computed(void)
 {
     static char kernel[ROOM];

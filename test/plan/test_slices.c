@@ -76,8 +76,8 @@ static tn_tensor *look(tn_tensor *x, uint32_t *state)
     }
 }
 
-// f(x) = sum over k of w[k] x[at[k]]^2, so its gradient is 2 w[k] x[at[k]] there, and the gradient of
-// the sum of u times that is 2 w[k] u[at[k]].
+// f(x) = sum over k of w[k] x[at[k]]^2, so its gradient is 2 w[k] x[at[k]] there, and the gradient
+// of the sum of u times that is 2 w[k] u[at[k]].
 static bool view_has_its_gradients(tn_ctx *cx, uint32_t seed)
 {
     static double at[MOST], w[MOST], xs[MOST], us[MOST], g1[MOST], g2[MOST], w1[MOST], w2[MOST];
@@ -343,8 +343,8 @@ static void gradients_of_three_slices_need_no_updates(void)
 
 // ---- values computed where they are written
 
-// Row `at` of x becomes a + b, in steps that write in place. What else reads x or the new row: `old` the
-// sum of x before, `new` of x after, `twice` the row times two.
+// Row `at` of x becomes a + b, in steps that write in place. What else reads x or the new row:
+// `old` the sum of x before, `new` of x after, `twice` the row times two.
 static void write_row(tn_ctx *cx, tn_tensor *x, tn_tensor *a, tn_tensor *b, int at, double out[3])
 {
     tn_scope  *scope = tn_begin(cx);
@@ -361,7 +361,8 @@ static void write_row(tn_ctx *cx, tn_tensor *x, tn_tensor *a, tn_tensor *b, int 
     tn_end(scope);
 }
 
-// A value that is computed into its place is there for what reads it, and not yet for what reads the old one.
+// A value that is computed into its place is there for what reads it, and not yet for what reads
+// the old one.
 static void a_row_is_written_where_nothing_reads_the_old_one(void)
 {
     enum { ROWS = 8 };

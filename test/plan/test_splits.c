@@ -1,6 +1,6 @@
 // test_splits.c: kernels that a thread's registers do not hold are cut in two. The cpu stands for a
-// device on which every kernel of more than a few instructions spills; what is computed stays right, and
-// a plan is cut once.
+// device on which every kernel of more than a few instructions spills; what is computed stays
+// right, and a plan is cut once.
 #include "check.h"
 
 #include "device/cuda/gpu.h"
@@ -20,8 +20,9 @@
 
 // ---- a device with few registers
 
-// The cpu, interpreted, on which kernels of more than `most` instructions spill, the more the longer they
-// are. asked: how often it was asked; longest: the longest kernel that ran; launched: how many did.
+// The cpu, interpreted, on which kernels of more than `most` instructions spill, the more the
+// longer they are. asked: how often it was asked; longest: the longest kernel that ran; launched:
+// how many did.
 static struct {
     int                most, asked, longest, launched;
     tni_device         device;
@@ -334,8 +335,8 @@ static void want_sums(tn_tensor *x, tn_tensor **y)
     }
 }
 
-// A device that compiles as those with work groups do, and is the cpu else. spill: what each program
-// spills, by the order they are built in; the last is that of all that follow.
+// A device that compiles as those with work groups do, and is the cpu else. spill: what each
+// program spills, by the order they are built in; the last is that of all that follow.
 static struct {
     tni_compiled       *compiled, *before[8];  // they live as long as the process
     int                 makes;

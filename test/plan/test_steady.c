@@ -1,5 +1,5 @@
-// test_steady.c: what a training loop must not do once it repeats itself: take memory, plan, compile,
-// touch a file; and how few kernels a sweep over batch sizes takes.
+// test_steady.c: what a training loop must not do once it repeats itself: take memory, plan,
+// compile, touch a file; and how few kernels a sweep over batch sizes takes.
 #include "check.h"
 
 #include "device/cpu/cpu_kernels.h"

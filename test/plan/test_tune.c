@@ -1,4 +1,5 @@
-// test_tune.c: winners of measuring kernels under other settings: what is kept and found again, and what a device offers.
+// test_tune.c: winners of measuring kernels under other settings: what is kept and found again, and
+// what a device offers.
 #include "tune_kit.h"
 
 #include "device/cpu/cpu_kernels.h"
@@ -67,7 +68,8 @@ static void winners_are_found_by_sizes_and_chip_in_a_later_process(void)
     tune_end();
 }
 
-// A launch of a map over n elements that reads places, and draws random numbers there or only counts them.
+// A launch of a map over n elements that reads places, and draws random numbers there or only
+// counts them.
 static void make_places(kit_case *c, int64_t n, bool draws)
 {
     int64_t one[TNI_AXES + 1] = { 1 };
@@ -78,7 +80,8 @@ static void make_places(kit_case *c, int64_t n, bool draws)
     CHECK(tni_kernel_seal(&c->k));
 }
 
-// Generation reads and writes further on in each step, and counts places: the launch is the same as long as its shape is.
+// Generation reads and writes further on in each step, and counts places: the launch is the same as
+// long as its shape is.
 static void steps_further_on_have_the_same_winner(void)
 {
     static const struct {
@@ -119,7 +122,8 @@ static void make_pair(kit_case *c)
     CHECK(tni_kernel_seal(&c->k));
 }
 
-// Lets a launch begin elsewhere: each access by itself or all of a buffer, and the buffers, which are not read.
+// Lets a launch begin elsewhere: each access by itself or all of a buffer, and the buffers, which
+// are not read.
 static void move_launch(tni_launch *l, uint64_t *state)
 {
     static const int64_t by[]   = { 0, 0, 0, 1, 2, 3, 4, 8, 16, 64, 128 };
@@ -434,7 +438,8 @@ static void a_bad_file_changes_nothing(void)
     tune_end();
 }
 
-// A later version may share the folder and keep what this one does not know: lines behind it are used.
+// A later version may share the folder and keep what this one does not know: lines behind it are
+// used.
 static void a_bad_line_on_disk_is_left_out(void)
 {
     static const tni_disk_key key    = { "tuned", "winners 2", "", "", "" };
@@ -536,7 +541,8 @@ static void a_difference_is_that_of_the_knob_that_differs(void)
 
 // ---- scratch -----------------------------------------------------------------------------------
 
-// Plans of any context keep the bytes that they were told, while a winner with more threads may come from another.
+// Plans of any context keep the bytes that they were told, while a winner with more threads may
+// come from another.
 static void scratch_of_the_cpu_is_enough_for_settings_to_come(void)
 {
     kit_case    *c    = calloc(1, sizeof *c);
@@ -554,7 +560,8 @@ static void scratch_of_the_cpu_is_enough_for_settings_to_come(void)
     free(c);
 }
 
-// What launch asks for, while it is recorded what scratch was given for: see a_winner_of_another_context...
+// What launch asks for, while it is recorded what scratch was given for: see
+// a_winner_of_another_context...
 static struct {
     const tni_device_kernels *of;
     size_t                    most_given;
@@ -632,7 +639,8 @@ static void candidates_of_the_cpu_differ_from_the_rule(void)
     CHECK(most > 4);
 }
 
-// Softmax and what is like it: rows that several loops pass, of an odd length, with sums of rows and of columns.
+// Softmax and what is like it: rows that several loops pass, of an odd length, with sums of rows
+// and of columns.
 static void make_rows(kit_case *c, int64_t rows, int64_t columns)
 {
     kit_begin(c, 1, &rows, 1, &columns, true);
@@ -664,7 +672,8 @@ static bool launch_compiled(kit_case *c, void *entry, const tni_tuning *t)
     return ok;
 }
 
-// Runs a case under every setting that is a neighbour of the rule's, and compares bits. Returns how many had a text of their own.
+// Runs a case under every setting that is a neighbour of the rule's, and compares bits. Returns how
+// many had a text of their own.
 static int compare_settings(void (*make)(kit_case *, int64_t, int64_t), int64_t rows,
                             int64_t columns)
 {
@@ -710,7 +719,8 @@ static void any_settings_of_the_cpu_run_and_agree(void)
     tune_end();
 }
 
-// A winner with a text of its own is compiled when the kernel is prepared, launched, and shown. Results are those of the rule.
+// A winner with a text of its own is compiled when the kernel is prepared, launched, and shown.
+// Results are those of the rule.
 static void a_winner_of_the_cpu_has_its_text(void)
 {
     static kit_case   rule, c;

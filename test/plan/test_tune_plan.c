@@ -1,6 +1,7 @@
-// test_tune_plan.c: what may be chosen of a plan. Every alternative that is listed for some graphs gives their results, on every
-// device; a plan that wins takes the place of the rule's, in this process and in later ones; a wrong one never does; and
-// what plans overwrite while they are measured is as it was.
+// test_tune_plan.c: what may be chosen of a plan. Every alternative that is listed for some graphs
+// gives their results, on every device; a plan that wins takes the place of the rule's, in this
+// process and in later ones; a wrong one never does; and what plans overwrite while they are
+// measured is as it was.
 #include "tune_kit.h"
 
 #include "device/cpu/gemm.h"
@@ -16,7 +17,8 @@
 
 enum { ROWS = 48, COLS = 331, MOST = 4, STEPS = 3 };
 
-// The tensors of a graph: x, y (ROWS, COLS), w (COLS, COLS), v (COLS,), which a step may update; and its results.
+// The tensors of a graph: x, y (ROWS, COLS), w (COLS, COLS), v (COLS,), which a step may update;
+// and its results.
 typedef struct {
     tn_ctx    *cx;
     tn_tensor *x, *y, *w, *v, *out[MOST];
@@ -75,7 +77,8 @@ static void record_far(values *a)
     result(a, tn_max(tn_sub(a->x, t), 1));
 }
 
-// Folds down columns, which a GPU does by rows side by side or by partial results of all its threads.
+// Folds down columns, which a GPU does by rows side by side or by partial results of all its
+// threads.
 static void record_columns(values *a)
 {
     result(a, tn_softmax(tn_add(a->x, a->v), 0));
@@ -193,7 +196,8 @@ static int64_t launches_of(int graph, float *y, size_t *n)
     return counts;
 }
 
-// Every alternative of a graph gives its results; seen gets those that change the number of launches, by kind.
+// Every alternative of a graph gives its results; seen gets those that change the number of
+// launches, by kind.
 static void try_all(int graph, int *listed, int *seen)
 {
     tni_alternative list[ALTERNATIVES];
@@ -261,7 +265,8 @@ static void folds_are_spread_or_not(void)
 
 // ---- winners -----------------------------------------------------------------------------------
 
-// Lets the steps of the last plan run many times over, which changes no result of a graph that overwrites nothing.
+// Lets the steps of the last plan run many times over, which changes no result of a graph that
+// overwrites nothing.
 static void slow_down(tn_ctx *cx)
 {
     enum { TIMES = 40 };
@@ -294,7 +299,8 @@ static int count_chosen(int *kernels)
     return chosen;
 }
 
-// The rule's plan is made slow, so that the first alternative wins: it replaces the plan, and a later process begins with it.
+// The rule's plan is made slow, so that the first alternative wins: it replaces the plan, and a
+// later process begins with it.
 static void a_plan_that_wins_is_used_from_then_on(void)
 {
     float *want = malloc(ROOM * sizeof *want), *have = malloc(ROOM * sizeof *have);
@@ -307,7 +313,8 @@ static void a_plan_that_wins_is_used_from_then_on(void)
     bool    tunes = cx->engine->kernels->neighbours != NULL;
     n             = run_graph(cx, 0, 1, want);
     slow_down(cx);
-    // More than the search needs on a busy machine: one that is cut short goes on in the next run, against a plan that is not slow.
+    // More than the search needs on a busy machine: one that is cut short goes on in the next run,
+    // against a plan that is not slow.
     CHECK(tn_tune(cx, 300) == TN_OK);
     run_graph(cx, 0, STEPS, have);
     CHECK(agree(have, want, n));
@@ -384,8 +391,9 @@ static void a_wrong_plan_never_wins(void)
     free(have);
 }
 
-// Squares that f16 cannot hold: the rule's plan keeps them in registers, and one that stores them gives infinities, as running
-// op by op does. The rule's plan is made slow, so that the other would win.
+// Squares that f16 cannot hold: the rule's plan keeps them in registers, and one that stores them
+// gives infinities, as running op by op does. The rule's plan is made slow, so that the other would
+// win.
 static void a_plan_that_overflows_never_wins(void)
 {
     enum { N = 64, SUM = N * (N * 9 + 18) };
@@ -455,7 +463,8 @@ static bool stop_once(void *user)
     return left == 1;
 }
 
-// A request to stop that comes while other plans are measured is not lost; what was stopped is computed, and measured, later.
+// A request to stop that comes while other plans are measured is not lost; what was stopped is
+// computed, and measured, later.
 static void a_program_can_stop_while_plans_are_measured(void)
 {
     values a;

@@ -1,5 +1,6 @@
-// test_tune_runs.c: kernels are measured while a program runs: its results stay what they are, a setting which gives other results never
-// wins, however fast it is, and little time goes to what promises most.
+// test_tune_runs.c: kernels are measured while a program runs: its results stay what they are, a
+// setting which gives other results never wins, however fast it is, and little time goes to what
+// promises most.
 #include "tune_kit.h"
 
 #include "device/device.h"
@@ -56,7 +57,8 @@ static void tuned_runs_give_the_results_of_rules(void)
     tune_end();
 }
 
-// The candidates in the order in which they were launched, one after the other; run: of the program.
+// The candidates in the order in which they were launched, one after the other; run: of the
+// program.
 static struct {
     const tni_kernel *kernel;
     tni_tuning        settings;
@@ -134,8 +136,9 @@ static void count_compilers(tn_ctx *cx, tni_device_kernels *counted)
     begun_now = begun_ahead = 0;
 }
 
-// Where the host computes, launches wait for all that is being compiled: candidates that are begun without the time for them would
-// make a short budget as long as the compiler takes for all, and none is begun for a kernel that is not measured yet.
+// Where the host computes, launches wait for all that is being compiled: candidates that are begun
+// without the time for them would make a short budget as long as the compiler takes for all, and
+// none is begun for a kernel that is not measured yet.
 static void little_time_begins_no_compilers(void)
 {
     float              y[COLS];
@@ -179,8 +182,8 @@ static double elapsed(void *session, int64_t from, int64_t to)
     return 1e-9 * (double)(to - from);
 }
 
-// Elsewhere, which is where the device has timing events, the candidates of later kernels are compiled while earlier ones are measured.
-// The cpu is such a device for this test.
+// Elsewhere, which is where the device has timing events, the candidates of later kernels are
+// compiled while earlier ones are measured. The cpu is such a device for this test.
 static void later_kernels_are_compiled_while_others_are_measured(void)
 {
     tn_ctx            *cx = rules_open("cpu");
@@ -253,7 +256,8 @@ static void kernels_of_loops_are_measured_to_the_end(void)
     tune_end();
 }
 
-// Three softmaxes with sums between them that no kernel takes in, so that the same kernel runs three times: it is measured once, for all three, and nothing is left of what they move.
+// Three softmaxes with sums between them that no kernel takes in, so that the same kernel runs
+// three times: it is measured once, for all three, and nothing is left of what they move.
 static void kernels_of_many_layers_share_a_search(void)
 {
     tn_ctx *cx = tune_open();
@@ -336,7 +340,8 @@ static bool agree_but_at(tn_ctx *cx, float *have, const float *want, int64_t n, 
     return same;
 }
 
-// A result is compared by pieces of a million elements, and if it is very large and parts are enough by 32 of them, the first and the last among them.
+// A result is compared by pieces of a million elements, and if it is very large and parts are
+// enough by 32 of them, the first and the last among them.
 static void results_of_many_pieces_are_compared(void)
 {
     enum { PIECE = 1 << 20, SOME = 3 * PIECE + 5, LARGE = 41 * PIECE + 1 };
@@ -395,13 +400,14 @@ static void explain_says_what_was_measured(void)
 
 // ---- library calls that search -----------------------------------------------------------------
 
-// What a device's product was asked and did. quiet: how many of the first searches find nothing to do; short_of_time: how many of those after
-// them have to go on in another run.
+// What a device's product was asked and did. quiet: how many of the first searches find nothing to
+// do; short_of_time: how many of those after them have to go on in another run.
 static struct {
     int asked, quiet, short_of_time, runs;
 } product;
 
-// The product of the cpu, which searches if it is asked to: it takes memory, and finds that the rule is right.
+// The product of the cpu, which searches if it is asked to: it takes memory, and finds that the
+// rule is right.
 static tn_status search_and_run(const tni_call *c)
 {
     tni_call_search *s   = c->search;
@@ -484,7 +490,8 @@ static void library_calls_search_once_for_each_form(void)
     tune_end();
 }
 
-// A search that is cut short goes on in another run; one that could not be is done by the next call of its form.
+// A search that is cut short goes on in another run; one that could not be is done by the next call
+// of its form.
 static void a_call_is_asked_until_it_has_searched(void)
 {
     tn_ctx *cx = open_searching();
@@ -505,8 +512,8 @@ static void a_call_is_asked_until_it_has_searched(void)
     tune_end();
 }
 
-// Calls that have nothing to search leave their time to others, and those that are cut short for ever are given up: the plan comes to its end, after which
-// it need not be watched.
+// Calls that have nothing to search leave their time to others, and those that are cut short for
+// ever are given up: the plan comes to its end, after which it need not be watched.
 static void calls_that_never_search_hold_nothing_up(void)
 {
     enum { EVER = 1 << 20, RUNS = 40 };

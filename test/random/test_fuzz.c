@@ -1,4 +1,5 @@
-// test_fuzz.c: every reader of files, fuzzed for a few seconds with sanitizers. `make fuzz` takes longer.
+// test_fuzz.c: every reader of files, fuzzed for a few seconds with sanitizers. `make fuzz` takes
+// longer.
 #include "check.h"
 #include "tree.h"
 
@@ -24,9 +25,9 @@ static bool has_sanitizers(void)
                     out, sizeof out) == 0;
 }
 
-// Builds the fuzzer in a folder, which is made a sanitized build if it is none yet: without optimization, and of the readers
-// alone, since compiling takes longer than the fuzzing here. What they call beyond them, such as devices, is that of this build;
-// `make fuzz` watches all of it.
+// Builds the fuzzer in a folder, which is made a sanitized build if it is none yet: without
+// optimization, and of the readers alone, since compiling takes longer than the fuzzing here. What
+// they call beyond them, such as devices, is that of this build; `make fuzz` watches all of it.
 static bool build(const char *folder)
 {
     char script[2048], out[4096];

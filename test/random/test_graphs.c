@@ -28,8 +28,8 @@ static void graphs_fused_and_interpreted_agree_with_ref(void)
     graph_way_run(&interpreted, 1, test_draws(4000));
 }
 
-// Most of the time goes by while kernels are compiled, one after the other: a second process compiles
-// those of the later graphs meanwhile, which are then found on disk.
+// Most of the time goes by while kernels are compiled, one after the other: a second process
+// compiles those of the later graphs meanwhile, which are then found on disk.
 static pid_t compile_ahead(const graph_way *w, uint64_t first, int count)
 {
     fflush(NULL);

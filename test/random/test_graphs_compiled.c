@@ -1,5 +1,5 @@
-// test_graphs_compiled.c: random graphs whose kernels are interpreted first and compiled then: equal bits,
-// and near to ref.
+// test_graphs_compiled.c: random graphs whose kernels are interpreted first and compiled then:
+// equal bits, and near to ref.
 #include "check.h"
 #include "device/cpu/cpu_kernels.h"
 #include "graphs.h"
@@ -29,8 +29,8 @@ static void draw_short(graph *g, uint64_t seed)
     if (g->count > SHORT) g->count = SHORT;
 }
 
-// Each graph first while its kernels wait to be compiled, which the second run asks for; then with what
-// became of them.
+// Each graph first while its kernels wait to be compiled, which the second run asks for; then with
+// what became of them.
 static void compile_graphs(tn_ctx *ref, tn_ctx *cx, uint64_t first, graph_result *before)
 {
     graph g;
@@ -89,7 +89,7 @@ static void graphs_fused_and_compiled_give_the_same_bits(void)
     end(dir, ref, cx);
 }
 
-// ---- windows: several rows of an image are one turn of their loop -----------------------------------
+// ---- windows: several rows of an image are one turn of their loop ------------------------------
 
 enum { ROOM = 1 << 14 };  // elements of a shape, at most
 
@@ -111,7 +111,8 @@ static bool pool(tn_ctx *cx, const int64_t *size, int64_t stride, float *y)
     return ok;
 }
 
-// Rows that a strip holds many of, fewer than an image has, and one of; and those that it holds a part of.
+// Rows that a strip holds many of, fewer than an image has, and one of; and those that it holds a
+// part of.
 static void windows_of_rows_of_any_length_give_the_same_bits(void)
 {
     static const int64_t shapes[][4] = { { 3, 2, 11, 13 },  { 2, 1, 700, 9 },  { 2, 2, 5, 700 },

@@ -1,4 +1,5 @@
-// test_peer.c: what `make test-peer` rests on, without PyTorch: the generator, the texts, the shrinker.
+// test_peer.c: what `make test-peer` rests on, without PyTorch: the generator, the texts, the
+// shrinker.
 #include "check.h"
 #include "peer/peer.h"
 
@@ -80,8 +81,8 @@ static int digits_of(const peer_program *p)
     return least < peer_digits(TN_F32) ? least : peer_digits(TN_F32);
 }
 
-// The largest difference of two results' floats, in parts of what a third of the digits are; what is no
-// float must be equal.
+// The largest difference of two results' floats, in parts of what a third of the digits are; what
+// is no float must be equal.
 static double distance(const peer_result *a, const peer_result *b, int digits)
 {
     double most = a->count == b->count ? 0 : INFINITY;

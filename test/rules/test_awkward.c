@@ -72,8 +72,8 @@ static bool survives(tn_ctx *cx, const call *c, const call_args *k)
     return ok;
 }
 
-// Every function meets every pair of tensors, once; with the other numbers a third of the pairs, another
-// one for each. `make test-long` takes all of them.
+// Every function meets every pair of tensors, once; with the other numbers a third of the pairs,
+// another one for each. `make test-long` takes all of them.
 static bool is_in_sample(int a, int b, int n)
 {
     return test_long() || n == 0 || (a + b + n) % 3 == 0;

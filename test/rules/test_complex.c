@@ -1,5 +1,6 @@
-// test_complex.c: complex tensors on every device: made, read, printed, viewed, written, stored and shared as pairs, differentiated as
-// PyTorch does, and refused by name where an op takes real numbers. Values of functions are in test_recorded_ops.c and the table of forms.
+// test_complex.c: complex tensors on every device: made, read, printed, viewed, written, stored and
+// shared as pairs, differentiated as PyTorch does, and refused by name where an op takes real
+// numbers. Values of functions are in test_recorded_ops.c and the table of forms.
 #include "check.h"
 #include "rules_kit.h"
 #include "scratch.h"

@@ -240,7 +240,8 @@ static void flush(session *s)
     if (in) tn_end(in);
 }
 
-// Attention in plain ops, of which a device makes one call; with a score program where it runs these.
+// Attention in plain ops, of which a device makes one call; with a score program where it runs
+// these.
 static void attend(session *s)
 {
     tn_scope *in      = tn_begin(s->cx);

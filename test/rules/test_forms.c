@@ -1,5 +1,5 @@
-// test_forms.c: every public function by its macro, by a pointer to it, and in a program without the macros:
-// whatever the form of the call, the same nodes and bytes are left.
+// test_forms.c: every public function by its macro, by a pointer to it, and in a program without
+// the macros: whatever the form of the call, the same nodes and bytes are left.
 #include "calls.h"
 #include "check.h"
 #include "rules_kit.h"

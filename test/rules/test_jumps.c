@@ -1,5 +1,5 @@
-// test_jumps.c: handlers that longjmp out of functions called without their call-site form, where the
-// n-th allocation fails. Nothing is left half way: no block leaks, and the context works on.
+// test_jumps.c: handlers that longjmp out of functions called without their call-site form, where
+// the n-th allocation fails. Nothing is left half way: no block leaks, and the context works on.
 #define TN_PLAIN
 #include "check.h"
 #include "faulty.h"

@@ -1,5 +1,5 @@
-// test_misuse_training.c: networks, optimizers, datasets and files used where they do not belong: with
-// those of another context, on another thread, after a change that does not suit them.
+// test_misuse_training.c: networks, optimizers, datasets and files used where they do not belong:
+// with those of another context, on another thread, after a change that does not suit them.
 #include "calls.h"
 #include "rules_kit.h"
 #include "scratch.h"

@@ -97,8 +97,8 @@ static void rule_11_a_parameter_without_gradient_is_skipped(void)
     }
 }
 
-// Parameters of one optimizer count their updates for themselves: p, which was updated twice as often
-// as q, goes where each would go alone.
+// Parameters of one optimizer count their updates for themselves: p, which was updated twice as
+// often as q, goes where each would go alone.
 static void rule_11_updates_are_counted_per_parameter(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
@@ -490,8 +490,8 @@ static void trained_read(const trained *t, float v[9])
         CHECK_STATUS(tn_read(t->p[i], TN_F32, v + at, i + 2), TN_OK);
 }
 
-// The second of two accumulated steps fails at allocation n, while so many tensors more are alive, which
-// moves the blocks that small objects are cut from. False when there was no such allocation.
+// The second of two accumulated steps fails at allocation n, while so many tensors more are alive,
+// which moves the blocks that small objects are cut from. False when there was no such allocation.
 static bool fail_at(long n, tn_dtype dt, int steps, bool asked, int alive, const float *want)
 {
     trained t;

@@ -701,7 +701,8 @@ static void rule_19_a_context_is_taken_without_its_owners_doing(void)
     }
 }
 
-// What is retained outlives its scope, is stored by steps, and dies when the last owner releases it.
+// What is retained outlives its scope, is stored by steps, and dies when the last owner releases
+// it.
 static void owners_are_counted(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
@@ -722,7 +723,8 @@ static void owners_are_counted(void)
         tn_tensor *z = rules_ramp(cx, N);
         tn_release(z);
         CHECK_FAILED(cx, TN_EARG, "release: t (4,) was not retained");
-        // What is still retained when the context is closed is freed with it: a leaf, its gradient, another value.
+        // What is still retained when the context is closed is freed with it: a leaf, its gradient,
+        // another value.
         tn_tensor *w = tn_requires_grad(rules_ramp(cx, N), true), *l = tn_sum_all(tn_square(w));
         tn_retain(w);
         tn_retain(l);

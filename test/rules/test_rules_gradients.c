@@ -60,8 +60,8 @@ static void rule_09_one_backward_through_several_states_sums(void)
     }
 }
 
-// A view keeps the value that was cleared, whether it was computed before or after, and the gradient's
-// own handle stays.
+// A view keeps the value that was cleared, whether it was computed before or after, and the
+// gradient's own handle stays.
 static void rule_09_views_of_a_cleared_gradient_keep_its_value(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
@@ -592,7 +592,8 @@ static void rule_10_an_expanded_or_overlapping_view_has_the_gradients_of_views_m
         tn_tensor *t = tn_permute(tn_flip(e, 0), 2, (int[]){ 1, 0 });
         CHECK_VALUES(numbered_grad(e, tn_add(tn_slice(t, 0, 0, 1, 1), tn_select(e, 1, 0))), 4, 0, 4,
                      0, 4, 0);
-        // Twice: the gradient of e * e is 2 e, times the number, and of that it is 2 times the number.
+        // Twice: the gradient of e * e is 2 e, times the number, and of that it is 2 times the
+        // number.
         tn_tensor *f = tn_flip(e, 1);
         tn_tensor *g = numbered_grad(e, tn_square(f));
         CHECK_VALUES(g, 4, 2, 16, 12, 36, 30);
@@ -691,8 +692,8 @@ static void rule_18_what_a_read_failed_to_compute_spoils_no_later_step(void)
     }
 }
 
-// A gradient that is a number all over is as lost with a failed step as any other, and has the leaf's
-// dtype.
+// A gradient that is a number all over is as lost with a failed step as any other, and has the
+// leaf's dtype.
 static void rule_10_a_gradient_of_ones_is_as_any_other(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {

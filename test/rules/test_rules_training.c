@@ -1,5 +1,5 @@
-// test_rules_training.c: the rules of meaning, where networks, optimizers and datasets are concerned;
-// those that no other file of theirs has.
+// test_rules_training.c: the rules of meaning, where networks, optimizers and datasets are
+// concerned; those that no other file of theirs has.
 #include "faulty.h"
 #include "rules_kit.h"
 #include "scratch.h"

@@ -1,5 +1,6 @@
-// test_sites.c: who is named: the innermost line of the user's code, the layer that was running, and the
-// outermost call, in errors, in plans, in profiles and by the switches that look for wrong numbers.
+// test_sites.c: who is named: the innermost line of the user's code, the layer that was running,
+// and the outermost call, in errors, in plans, in profiles and by the switches that look for wrong
+// numbers.
 #include "rules_kit.h"
 #include "scratch.h"
 

@@ -1,9 +1,10 @@
-// A library with the functions of NCCL that Tenon calls, for tests: its ranks are processes of one machine, which
-// exchange what they send through shared memory, in pieces. It moves host memory, when the stream is NULL, and memory of
-// a GPU: a copy to the host, a function of the stream that exchanges, and a copy back, so that it runs beside other work.
+// A library with the functions of NCCL that Tenon calls, for tests: its ranks are processes of one
+// machine, which exchange what they send through shared memory, in pieces. It moves host memory,
+// when the stream is NULL, and memory of a GPU: a copy to the host, a function of the stream that
+// exchanges, and a copy back, so that it runs beside other work.
 //
-// It records the calls of each rank, as text, into the file NCCL_STANDIN_LOG with the rank's number behind it, and
-// behaves badly where it is asked to:
+// It records the calls of each rank, as text, into the file NCCL_STANDIN_LOG with the rank's number
+// behind it, and behaves badly where it is asked to:
 //
 //   NCCL_STANDIN_FAIL=n   call n of a rank, counted from 1, fails
 //   NCCL_STANDIN_SLOW=ms  each exchange takes that much longer
@@ -28,7 +29,8 @@ typedef struct {
     char name[128];
 } unique_id;
 
-// What all ranks see. A rank writes its piece, arrives, reads the others' pieces, and arrives again.
+// What all ranks see. A rank writes its piece, arrives, reads the others' pieces, and arrives
+// again.
 typedef struct {
     atomic_int  joined, left, aborted;
     atomic_uint arrived;
@@ -229,8 +231,8 @@ static int log_call(comm *c, const job *j)
     return ++c->calls != c->fail_at;
 }
 
-// Puts a job of a GPU's memory into its stream. What is copied to the host and back lies in pinned memory, which the
-// next job uses when this one is done, as the stream is in order.
+// Puts a job of a GPU's memory into its stream. What is copied to the host and back lies in pinned
+// memory, which the next job uses when this one is done, as the stream is in order.
 static int put_into_stream(job *j, void *stream)
 {
     comm  *c = j->c;

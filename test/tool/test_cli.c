@@ -420,8 +420,8 @@ static void two_runs_of_one_seed_are_equal(void)
     scratch_close();
 }
 
-// Trains for a while, ends the run by a signal, and goes on: the weights must be those of a run that
-// was left alone, and the log whole.
+// Trains for a while, ends the run by a signal, and goes on: the weights must be those of a run
+// that was left alone, and the log whole.
 static void stop_and_resume(const char *signal, int status)
 {
     if (!begin()) return;
@@ -822,7 +822,8 @@ static void text_can_be_the_tokens_of_a_vocabulary(void)
     runs(0, "tenon train --resume --epochs 4 --save g.safetensors --quiet");
     const char *line = last_line_with("test loss ");
     if (CHECK(line != NULL)) snprintf(loss, sizeof loss, "%s", line);
-    // " the" is one token, which makes 18 of 24 bytes; bits are those of a byte, nats those of a token.
+    // " the" is one token, which makes 18 of 24 bytes; bits are those of a byte, nats those of a
+    // token.
     double nats = atof(last_line_with("test loss ") + 10);
     double bits = atof(last_line_with("test bits per byte ") + 19);
     CHECK(bits < 0.85 * nats / log(2));
@@ -840,7 +841,8 @@ static void text_can_be_the_tokens_of_a_vocabulary(void)
     scratch_close();
 }
 
-// A folder's tokenizer puts <s> before a prompt, and its generation_config.json may name more end tokens.
+// A folder's tokenizer puts <s> before a prompt, and its generation_config.json may name more end
+// tokens.
 static void a_folder_is_sampled_as_hugging_face_does(void)
 {
     static const char config[] =

@@ -1,4 +1,5 @@
-// test_cli_pages.c: the tool writes pages of plans and profiles, sets two profiles beside each other, and tunes.
+// test_cli_pages.c: the tool writes pages of plans and profiles, sets two profiles beside each
+// other, and tunes.
 #include "cli_kit.h"
 #include "page_kit.h"
 #include "scratch.h"

@@ -1,4 +1,5 @@
-// test_cli_stop.c: how the tool is stopped: by signals, in a step that never ends, before the first step.
+// test_cli_stop.c: how the tool is stopped: by signals, in a step that never ends, before the first
+// step.
 #include "cli_kit.h"
 
 #include <dirent.h>

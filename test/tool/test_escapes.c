@@ -1,5 +1,5 @@
-// test_escapes.c: texts from outside (names in files, paths, arguments, variables) reach a terminal only as
-// it can print them, through every reader of the library and every command of the tool.
+// test_escapes.c: texts from outside (names in files, paths, arguments, variables) reach a terminal
+// only as it can print them, through every reader of the library and every command of the tool.
 #include "cli_kit.h"
 
 #include "base/text.h"
@@ -12,8 +12,8 @@
 
 // ---- what may be printed
 
-// The first byte of a text that is a control character, not UTF-8, or part of a character that is not
-// seen; NULL where there is none. Lines may end.
+// The first byte of a text that is a control character, not UTF-8, or part of a character that is
+// not seen; NULL where there is none. Lines may end.
 static const char *find_bad(const char *s, size_t n)
 {
     for (size_t i = 0, step; i < n; i += step) {
@@ -111,8 +111,8 @@ static size_t make_hostile(char *s, size_t n, size_t room)
     return n;
 }
 
-// The beginnings of files, by the name that makes a reader take them, each as text: what must be a number
-// before it is put there when it is written.
+// The beginnings of files, by the name that makes a reader take them, each as text: what must be a
+// number before it is put there when it is written.
 static const struct {
     const char *name, *text;
 } seeds[] = {

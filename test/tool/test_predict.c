@@ -1,5 +1,5 @@
-// test_predict.c: `tenon predict` for every network that `tenon train` saves, and what it needs to be told
-// of tables: missing cells, separators, patience; and networks from elsewhere.
+// test_predict.c: `tenon predict` for every network that `tenon train` saves, and what it needs to
+// be told of tables: missing cells, separators, patience; and networks from elsewhere.
 #include "cli_kit.h"
 #include "picture_files.h"
 #include "scratch.h"

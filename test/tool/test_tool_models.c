@@ -7,7 +7,8 @@
 #include <tenon.h>
 #include <unistd.h>
 
-// logits = relu(x @ w) @ v, of x (N, 2); v is scaled, so that two models can differ behind the first product.
+// logits = relu(x @ w) @ v, of x (N, 2); v is scaled, so that two models can differ behind the
+// first product.
 static void write_net(const char *name, float scale, const char *op)
 {
     onnx_bytes g = { .n = 0 }, dim = { .n = 0 }, two = { .n = 0 }, shape = { .n = 0 },

@@ -1,4 +1,5 @@
-// test_train_report.c: the page of `tenon train --report`, beside the log and the text of the same run.
+// test_train_report.c: the page of `tenon train --report`, beside the log and the text of the same
+// run.
 #include "cli_kit.h"
 #include "page_kit.h"
 
@@ -19,7 +20,8 @@ static double logged(const char *line, const char *name)
     return at && at < end ? strtod(at + strlen(key), NULL) : NAN;
 }
 
-// A curve of the page must have the values that lines of the log have by its name, and no others. Returns how many.
+// A curve of the page must have the values that lines of the log have by its name, and no others.
+// Returns how many.
 static int check_curve(const char *page, const char *log, int curve)
 {
     char path[64], name[64];

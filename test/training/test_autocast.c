@@ -1,5 +1,5 @@
-// test_autocast.c: mixed precision. What dtype each op has under autocast, that gradients and weights stay
-// f32, and that the copy of a weight in 16 bits is made once and follows the weight.
+// test_autocast.c: mixed precision. What dtype each op has under autocast, that gradients and
+// weights stay f32, and that the copy of a weight in 16 bits is made once and follows the weight.
 #include "rules_kit.h"
 #include "scratch.h"
 #include "table.h"
@@ -40,7 +40,8 @@ static void the_mode_is_scoped_like_that_of_gradients(void)
 
 // ---- every op ----------------------------------------------------------------------------------
 
-// PyTorch's lists, by the first words of a form's name; what is in neither keeps the dtype of its inputs.
+// PyTorch's lists, by the first words of a form's name; what is in neither keeps the dtype of its
+// inputs.
 // clang-format off
 static const char *const low[]  = {
     "matmul", "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
@@ -80,8 +81,8 @@ static tn_tensor *call_form(const form *f, tn_tensor *const *x, tn_dtype dt)
     return f->f(y, NULL);
 }
 
-// The form under autocast has the value and the dtype of the same form of inputs that were cast by hand. What
-// the form itself computes on the way (steps) may be rounded otherwise.
+// The form under autocast has the value and the dtype of the same form of inputs that were cast by
+// hand. What the form itself computes on the way (steps) may be rounded otherwise.
 static void check_form(tn_ctx *cx, const form *f, tn_dtype dt, tn_dtype mode)
 {
     tn_scope  *s = tn_begin(cx);
@@ -128,7 +129,8 @@ static void every_op_has_the_dtype_of_pytorchs_lists(void)
     tn_close(cx);
 }
 
-// Beside f32, as promotion has it; and of an f32 value added to 16 bits, where autocast takes the wider.
+// Beside f32, as promotion has it; and of an f32 value added to 16 bits, where autocast takes the
+// wider.
 static void operands_of_two_dtypes_meet_as_in_pytorch(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
@@ -206,7 +208,8 @@ static void gradients_are_those_of_casts_by_hand(void)
         }
 }
 
-// A view of a weight counts where autocast takes it from the weight's copy; a detached one passes nothing.
+// A view of a weight counts where autocast takes it from the weight's copy; a detached one passes
+// nothing.
 static void views_of_a_weight_have_their_gradients(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
@@ -231,7 +234,8 @@ static void views_of_a_weight_have_their_gradients(void)
     }
 }
 
-// A copy made without gradients serves a pass with them, and one of another leaf is not mistaken for it.
+// A copy made without gradients serves a pass with them, and one of another leaf is not mistaken
+// for it.
 static void a_copy_serves_every_gradient_mode(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
@@ -424,8 +428,8 @@ static void a_steady_step_casts_no_weight(void)
 }
 
 // A step whose labels are out of range fails when it is computed.
-// Writes the kernels with products of each plan in a file of TN_EXPLAIN, without their numbers; returns the number
-// of plans that have any.
+// Writes the kernels with products of each plan in a file of TN_EXPLAIN, without their numbers;
+// returns the number of plans that have any.
 static int products_of_plans(char *text, char product[][800], int most)
 {
     int n = 0;
@@ -438,8 +442,8 @@ static int products_of_plans(char *text, char product[][800], int most)
     return n;
 }
 
-// The step that makes the copies computes all else by the kernels of a step that finds them: if a kernel that adds
-// a bias cast it too, a library could not add it, and would round once more.
+// The step that makes the copies computes all else by the kernels of a step that finds them: if a
+// kernel that adds a bias cast it too, a library could not add it, and would round once more.
 static void making_copies_changes_no_kernel(void)
 {
     char   product[4][800];
@@ -499,7 +503,8 @@ static void training_in_16_bits_reaches_the_loss_of_f32(void)
     }
 }
 
-// The logits are summed, exponentiated and read by an index, here in one kernel and there from memory: as one value.
+// The logits are summed, exponentiated and read by an index, here in one kernel and there from
+// memory: as one value.
 static void the_loss_of_a_sure_prediction_is_not_negative(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {

@@ -162,8 +162,8 @@ static void check_resume(int stop, int steps)
     tn_close(rest.cx);
 }
 
-// It comes first in the file: the first child is of a process that has no threads yet, which the thread
-// sanitizer takes.
+// It comes first in the file: the first child is of a process that has no threads yet, which the
+// thread sanitizer takes.
 static void training_that_was_killed_goes_on_bit_for_bit(void)
 {
     bool again = !strstr(TN_SANITIZE, "thread");
@@ -270,7 +270,8 @@ static void pause_for(int microseconds)
     nanosleep(&(struct timespec){ .tv_nsec = microseconds * 1000L }, NULL);
 }
 
-// Loads, says that it begins, then trains and saves as fast as it can, telling each step that is safe.
+// Loads, says that it begins, then trains and saves as fast as it can, telling each step that is
+// safe.
 static void save_for_ever(const char *path, int tell)
 {
     training t = start(1);

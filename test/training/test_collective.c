@@ -1,4 +1,5 @@
-// test_collective.c: what collectives are, in a world of one rank with an engine: the stand-in for NCCL.
+// test_collective.c: what collectives are, in a world of one rank with an engine: the stand-in for
+// NCCL.
 #include "rules_kit.h"
 #include "dist/world.h"
 #include "ops/collective.h"

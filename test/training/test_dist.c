@@ -1,6 +1,6 @@
-// test_dist.c: worlds of several ranks. What launchers set needs no MPI; the
-// rest runs this program as the ranks, `tenon-tests --rank NAME`, by `tenon launch`: with the mpiexec in PATH, and with
-// a stand-in for NCCL, in host memory (test/standin/nccl_standin.c).
+// test_dist.c: worlds of several ranks. What launchers set needs no MPI; the rest runs this program
+// as the ranks, `tenon-tests --rank NAME`, by `tenon launch`: with the mpiexec in PATH, and with a
+// stand-in for NCCL, in host memory (test/standin/nccl_standin.c).
 #include "cli_kit.h"
 #include "dist/place.h"
 #include "engine/engine.h"
@@ -170,7 +170,8 @@ static void a_world_that_nothing_connects_is_refused_with_the_command(void)
 
 enum { ROWS = 9, COLUMNS = 7, HEADS = 2, TIME = 6 };
 
-// Draws for items first .. first + n - 1 of ROWS, by every op that takes a tensor, into a list of f64; *each: of an item.
+// Draws for items first .. first + n - 1 of ROWS, by every op that takes a tensor, into a list of
+// f64; *each: of an item.
 static void draw_items(int64_t first, int64_t n, double *to, int64_t *each)
 {
     tn_ctx *cx = tn_open("cpu");
@@ -196,8 +197,8 @@ static void draw_items(int64_t first, int64_t n, double *to, int64_t *each)
     tn_close(cx);
 }
 
-// Ranks with parts of a batch draw for each item what one process with all of them would draw, also where a part begins
-// in the middle of a counter's numbers.
+// Ranks with parts of a batch draw for each item what one process with all of them would draw, also
+// where a part begins in the middle of a counter's numbers.
 static void items_have_their_random_numbers_on_any_rank(void)
 {
     static const int cuts[] = { 1, 3, 4, 8 };
@@ -226,8 +227,8 @@ static bool has_mpi(void)
     return begin() && system("mpiexec --version >/dev/null 2>&1") == 0;
 }
 
-// Each launch has a folder of its own for what Open MPI keeps of it: the one that all share is removed by the last to end, which one
-// that begins may not notice (session_dir.c).
+// Each launch has a folder of its own for what Open MPI keeps of it: the one that all share is
+// removed by the last to end, which one that begins may not notice (session_dir.c).
 #define LAUNCH "OMPI_MCA_orte_tmpdir_base=$(mktemp -d \"$PWD/mXXXXXX\") tenon launch -n "
 #define STANDIN                                                                         \
     "env TN_NCCL='" TN_BUILD_DIR "/libnccl_standin.so' RANK_ENGINE=nccl TN_DEVICE=cpu " \
@@ -317,8 +318,8 @@ static void a_wrong_command_line_of_launch_is_refused(void)
     prints("there is no mpiexec in PATH");
 }
 
-// What `launched` prints are lines "step 3 loss 1.25" of each rank, in order: reads those of one rank. Returns
-// how many; *bits: what it says of its parameters at the end.
+// What `launched` prints are lines "step 3 loss 1.25" of each rank, in order: reads those of one
+// rank. Returns how many; *bits: what it says of its parameters at the end.
 enum { STEPS = 50 };
 
 static int read_losses(const char *rank, double loss[STEPS], char bits[32])
@@ -365,8 +366,9 @@ static void ranks_train_as_one(void)
     }
 }
 
-// Buckets and sharded state change nothing but the order of sums; without clipping not even that, at two ranks. Buckets
-// are sent while the backward pass goes on: the plan has steps between one and whoever waits for it.
+// Buckets and sharded state change nothing but the order of sums; without clipping not even that,
+// at two ranks. Buckets are sent while the backward pass goes on: the plan has steps between one
+// and whoever waits for it.
 static void buckets_and_sharded_state_train_as_one(void)
 {
     static const struct {
@@ -433,8 +435,9 @@ static void collectives_compute_and_have_gradients(void)
     }
 }
 
-// Of ranks that differ each says what it does and what another one does: in a first run (differ), between steps
-// that all of them have done before (swap), and with optimizers that differ (settings).
+// Of ranks that differ each says what it does and what another one does: in a first run (differ),
+// between steps that all of them have done before (swap), and with optimizers that differ
+// (settings).
 static void ranks_that_differ_fail_with_both_lines(void)
 {
     static const char *const files[] = { "nccl.txt", "mpi.txt" };
@@ -538,7 +541,8 @@ static void tenon_train_runs_on_several_ranks(void)
     CHECK_INT(same, 20);
 }
 
-// kill_ranks.py checks the others' messages, their time, and the bits of the restarted run; a hundred times by `make test-long`.
+// kill_ranks.py checks the others' messages, their time, and the bits of the restarted run; a
+// hundred times by `make test-long`.
 static void a_rank_that_is_killed_at_any_time_costs_time_alone(void)
 {
     NEED_MPI();
@@ -548,8 +552,8 @@ static void a_rank_that_is_killed_at_any_time_costs_time_alone(void)
     prints(" 0 wrong\n");
 }
 
-// Checkpoints of two ranks, whole and in shards, go on with 1, 2 and 4: on two to the same bits. One that a rank cannot write is
-// none, on all.
+// Checkpoints of two ranks, whole and in shards, go on with 1, 2 and 4: on two to the same bits.
+// One that a rank cannot write is none, on all.
 static void checkpoints_are_of_all_ranks_and_load_on_any_number(void)
 {
     double want[STEPS], got[STEPS];
@@ -578,8 +582,9 @@ static void checkpoints_are_of_all_ranks_and_load_on_any_number(void)
         " failed: checkpoint_save: there is no ck.a.rank1of2, which rank 1 wrote: all ranks need ");
 }
 
-// A step that fails on rank 1, when it is recorded, in the middle, since there is no memory, or after a collective whose result
-// was read, fails on all ranks, with its text and line, and changes nothing on any of them.
+// A step that fails on rank 1, when it is recorded, in the middle, since there is no memory, or
+// after a collective whose result was read, fails on all ranks, with its text and line, and changes
+// nothing on any of them.
 static void a_step_that_fails_on_one_rank_fails_on_all(void)
 {
     static const struct {
@@ -619,7 +624,8 @@ static double drawn(int i)
 
 enum { ITEMS = 32, INPUTS = 10, CLASSES = 3 };
 
-// The most steps of a plan that are submitted between a collective and the first step that waits for it.
+// The most steps of a plan that are submitted between a collective and the first step that waits
+// for it.
 static int steps_beside(const tn_ctx *cx)
 {
     size_t most = 0;
@@ -635,9 +641,10 @@ static int steps_beside(const tn_ctx *cx)
     return (int)most;
 }
 
-// Trains with this rank's parts of batches, of which none can be divided equally, with random numbers, statistics of the
-// batch, and targets that do not count. Its weights, its optimizer's state and count are its own until rank 0's take their
-// place, and so are its random numbers until then.
+// Trains with this rank's parts of batches, of which none can be divided equally, with random
+// numbers, statistics of the batch, and targets that do not count. Its weights, its optimizer's
+// state and count are its own until rank 0's take their place, and so are its random numbers until
+// then.
 static void train_rank(tn_ctx *cx, tn_dist *d, tn_dtype dt)
 {
     float   x[ITEMS * INPUTS];
@@ -655,7 +662,8 @@ static void train_rank(tn_ctx *cx, tn_dist *d, tn_dtype dt)
                               tn_nn_linear(cx, 17, CLASSES));
     tn_layer_cast(net, dt);
     tn_layer_sync_batch_norm(net, d);
-    // The tests run this with buckets of one parameter or two, with sharded state, and without clipping.
+    // The tests run this with buckets of one parameter or two, with sharded state, and without
+    // clipping.
     const char *clip = getenv("RANK_CLIP"), *bucket = getenv("RANK_BUCKET");
     tn_optim   *opt = tn_adamw(net, (tn_adamw_opts){ .lr = 0.02, .clip_norm = clip ? 0 : 0.5 });
     for (int i = 0; i < 3 - rank; i++)
@@ -684,8 +692,8 @@ static void train_rank(tn_ctx *cx, tn_dist *d, tn_dtype dt)
     printf("bits %llx\n", (unsigned long long)bits);
 }
 
-// Saves after five steps, in shards twice and whole, and takes five more; or loads, and takes these. With "_apart" the ranks
-// have paths of their own.
+// Saves after five steps, in shards twice and whole, and takes five more; or loads, and takes
+// these. With "_apart" the ranks have paths of their own.
 static void checkpoint_rank(tn_ctx *cx, tn_dist *d, const char *name)
 {
     enum { IN = 40, MIDDLE = 600, N = 24 };
@@ -778,7 +786,8 @@ static double item_of(tn_tensor *x, int64_t i)
     return tn_item(tn_cast(tn_slice(tn_flatten(x, 0, -1), 0, i, i + 1, 1), TN_F64));
 }
 
-// With x of rank r as (r, r + 1): values, gradients, and dtypes of each collective, in a world of three.
+// With x of rank r as (r, r + 1): values, gradients, and dtypes of each collective, in a world of
+// three.
 static void collect_rank(tn_ctx *cx, tn_dist *d)
 {
     int        r   = tn_dist_rank(d);
@@ -822,8 +831,8 @@ static bool collect_one(tn_ctx *cx, tn_dist *d, tn_tensor *x, bool reduce)
     return y && tn_eval(cx) == TN_OK;
 }
 
-// Graphs of ops and collectives that are drawn from the same numbers on all ranks; of the values some ranks read more
-// than others.
+// Graphs of ops and collectives that are drawn from the same numbers on all ranks; of the values
+// some ranks read more than others.
 static void random_rank(tn_ctx *cx, tn_dist *d)
 {
     enum { GRAPHS = 6, NODES = 40, SIDE = 6 };

@@ -164,8 +164,8 @@ static int64_t generate_counting(tn_layer *net, int rows, tn_generate_opts o, in
     return tn_ctx_stats(cx).hits - before;
 }
 
-// Generates by repeated and by recorded steps, with every way of choosing, and for rows of unequal lengths. in_place:
-// whether the device marks tokens that were seen in place.
+// Generates by repeated and by recorded steps, with every way of choosing, and for rows of unequal
+// lengths. in_place: whether the device marks tokens that were seen in place.
 static void compare_repeated(tn_ctx *cx, bool in_place)
 {
     enum { MANY = 40, LONG = 150 };
@@ -188,8 +188,8 @@ static void compare_repeated(tn_ctx *cx, bool in_place)
     CHECK_STR(tn_error_text(cx), "");
 }
 
-// A step that is repeated chooses the token that it would if it were recorded, also where a plan ends (the cpu's
-// after 128 places).
+// A step that is repeated chooses the token that it would if it were recorded, also where a plan
+// ends (the cpu's after 128 places).
 static void repeated_steps_are_those_that_would_be_recorded(void)
 {
     static const char *const devices[] = { "cpu", "ref" };
@@ -247,8 +247,8 @@ static void what_happens_between_tokens_counts(void)
         }
 }
 
-// A layer of the user's that runs a GPT-2, counts how often it is called and, if it likes, looks at the number of
-// tokens.
+// A layer of the user's that runs a GPT-2, counts how often it is called and, if it likes, looks at
+// the number of tokens.
 typedef struct {
     tn_layer *net;
     int       calls;
@@ -263,8 +263,8 @@ static tn_tensor *run_counting(tn_layer *l, tn_tensor *x)
     return tn_forward(c->net, x);
 }
 
-// Functions that did not say that they can be left out are called for every token, as are those that ask how many
-// there are.
+// Functions that did not say that they can be left out are called for every token, as are those
+// that ask how many there are.
 static void functions_are_called_unless_they_are_repeatable(void)
 {
     tn_ctx          *cx = rules_open("cpu");

@@ -1,5 +1,5 @@
-// test_half.c: parameters of f16 and bf16 are trained as f32 ones are: their state is f32, and each is
-// the rounding of an f32 master that the updates go by.
+// test_half.c: parameters of f16 and bf16 are trained as f32 ones are: their state is f32, and each
+// is the rounding of an f32 master that the updates go by.
 #include "rules_kit.h"
 #include "scratch.h"
 
@@ -135,7 +135,8 @@ static void full_parameters_have_no_master(void)
 
 // ---- values ------------------------------------------------------------------------------------
 
-// By gradients that do not depend on p, the master goes where an f32 parameter goes, to the last bit.
+// By gradients that do not depend on p, the master goes where an f32 parameter goes, to the last
+// bit.
 static void half_parameters_are_the_rounding_of_what_f32_ones_become(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx))
@@ -280,8 +281,8 @@ static void loaded_weights_become_the_masters(void)
 
 // ---- failure -----------------------------------------------------------------------------------
 
-// The step that fails is the first, the second or the third. What it leaves goes on as if it had not
-// been, to the last bit of the master.
+// The step that fails is the first, the second or the third. What it leaves goes on as if it had
+// not been, to the last bit of the master.
 static void a_failed_step_leaves_parameter_and_master(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx))

@@ -259,7 +259,8 @@ static void a_layer_of_ports_stands_in_a_sequence_and_in_a_summary(void)
     tn_close(cx);
 }
 
-// Temporaries of the ops inside die with them, and what the function keeps in its scope dies with that.
+// Temporaries of the ops inside die with them, and what the function keeps in its scope dies with
+// that.
 static void ports_in_scopes_do_not_grow(void)
 {
     tn_ctx         *cx     = rules_open("cpu");

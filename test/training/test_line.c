@@ -37,8 +37,8 @@ static void miss_one(tni_line *l, int rank, atomic_int *checked)
     _exit(ok ? 0 : 14);
 }
 
-// What a rank of the line does: opens it, then the victim ends in its way, and the others wait for the news.
-// Exits with 0 if all is as it should be.
+// What a rank of the line does: opens it, then the victim ends in its way, and the others wait for
+// the news. Exits with 0 if all is as it should be.
 static void be_rank(int rank, const tni_line_address *a, int listening, char how,
                     atomic_int *checked)
 {
@@ -68,8 +68,8 @@ static void be_rank(int rank, const tni_line_address *a, int listening, char how
     _exit(ok ? 0 : 13);
 }
 
-// 'k': the victim is killed, '0': rank 0 is; 'l': it leaves early, 'f': with a reason; 'o': all leave in order;
-// 'm': it does not come to a collective.
+// 'k': the victim is killed, '0': rank 0 is; 'l': it leaves early, 'f': with a reason; 'o': all
+// leave in order; 'm': it does not come to a collective.
 static void the_line_says_who_is_gone(void)
 {
     atomic_int *checked = mmap(NULL, sizeof *checked, PROT_READ | PROT_WRITE,

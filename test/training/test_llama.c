@@ -1,5 +1,5 @@
-// test_llama.c: names and shapes of Llama, what it computes, and folders of Hugging Face's. Its numbers
-// are compared with transformers in test_recordings.c.
+// test_llama.c: names and shapes of Llama, what it computes, and folders of Hugging Face's. Its
+// numbers are compared with transformers in test_recordings.c.
 #include "faulty.h"
 #include "rules_kit.h"
 #include "scratch.h"

@@ -243,8 +243,8 @@ static tn_layer *spectral_norm_conv(tn_ctx *cx)
     "norm1.weight norm1.bias norm2.weight norm2.bias "
 
 // PyTorch's numbers for a layer whose parameter k is 0.5 sin(i + 0.7 k), of x = 0.8 cos(1.3 i) (or,
-// for an embedding, 5 i mod ints), in f64: y weighed by sin(i + 1), and the gradients of that, those
-// of parameter k weighed by cos(i + k) and x's by cos(i + 0.5).
+// for an embedding, 5 i mod ints), in f64: y weighed by sin(i + 1), and the gradients of that,
+// those of parameter k weighed by cos(i + k) and x's by cos(i + 0.5).
 typedef struct {
     const char *name;
     tn_layer *(*make)(tn_ctx *cx);
@@ -525,7 +525,8 @@ static void batch_norm_in_evaluation_uses_and_keeps_its_statistics(void)
     }
 }
 
-// As in PyTorch: what comes out is empty, parameters have gradients of 0, a mean over nothing is NaN.
+// As in PyTorch: what comes out is empty, parameters have gradients of 0, a mean over nothing is
+// NaN.
 static void a_batch_of_nothing_runs_and_changes_nothing(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
@@ -569,7 +570,8 @@ static void instance_norm_remembers_what_pytorch_remembers(void)
 
 // ---- normalized weights ------------------------------------------------------------------------
 
-// The value of the weight is trained through what it is computed from, and is a parameter again in the end.
+// The value of the weight is trained through what it is computed from, and is a parameter again in
+// the end.
 static void a_normalized_weight_is_trained_and_becomes_plain_again(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
@@ -601,7 +603,8 @@ static void a_normalized_weight_is_trained_and_becomes_plain_again(void)
     }
 }
 
-// The mask stays through steps of an optimizer that moves every weight, goes into a file and back, and holds in the plain weight.
+// The mask stays through steps of an optimizer that moves every weight, goes into a file and back,
+// and holds in the plain weight.
 static void a_pruned_weight_keeps_its_mask(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {

@@ -321,7 +321,8 @@ static void schedules_give_the_factor_of_the_rate(void)
                 (double[]){ 0.04, 0.52, 1, 0.5 * (1 + 4e-6), 4e-6, 4e-6 });
 }
 
-// The averages after three steps, by hand; they are kept beside the parameters and leave them alone.
+// The averages after three steps, by hand; they are kept beside the parameters and leave them
+// alone.
 static void averages_of_parameters_are_kept(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {
@@ -469,7 +470,8 @@ static void clip_each_bounds_the_norm_of_each_parameter(void)
 
 // ---- L-BFGS ------------------------------------------------------------------------------------
 
-// Rosenbrock's function of two parameters, whose lowest point is (1, 1) at the end of a bent valley.
+// Rosenbrock's function of two parameters, whose lowest point is (1, 1) at the end of a bent
+// valley.
 typedef struct {
     tn_tensor *p;
     int        calls;
@@ -704,7 +706,8 @@ static void an_update_that_was_read_stays_with_its_moments_when_the_next_step_fa
     }
 }
 
-// How often somebody may be asked before an evaluation stops, without the pause between two questions.
+// How often somebody may be asked before an evaluation stops, without the pause between two
+// questions.
 typedef struct {
     tn_ctx *cx;
     int     left, asked;
@@ -718,7 +721,8 @@ static bool is_stopped(void *user)
     return p->left-- == 0;
 }
 
-// Every step is stopped once, each at a later place than the one before, until one is not stopped any more.
+// Every step is stopped once, each at a later place than the one before, until one is not stopped
+// any more.
 static void a_step_that_is_stopped_is_computed_by_the_next_evaluation(void)
 {
     settings s = { .rule = ADAM, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 };
@@ -808,8 +812,8 @@ static void rule_24_zero_is_the_default_and_tn_zero_is_zero(void)
     tn_close(cx);
 }
 
-// A file need not have the state of every parameter: what is missing begins with zeros, whichever of
-// the parameters it is of.
+// A file need not have the state of every parameter: what is missing begins with zeros, whichever
+// of the parameters it is of.
 static void a_state_that_is_missing_is_zeros(void)
 {
     for (int lost = 0; lost < 2; lost++) {

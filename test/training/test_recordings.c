@@ -153,7 +153,8 @@ static tn_layer *make_mistral(tn_ctx *cx)
                                          .window   = 5 });
 }
 
-// A model of the script: how it is made, its batches, and the optimizer of its ten steps (NULL: none).
+// A model of the script: how it is made, its batches, and the optimizer of its ten steps (NULL:
+// none).
 typedef struct {
     const char *name;
     tn_layer *(*make)(tn_ctx *cx);
@@ -437,8 +438,8 @@ static void ten_steps_of_every_model_in_f64_equal_the_recorded_ones(void)
         if (models[i].optim) ten_steps(&models[i], models[i].optim, "cpu");
 }
 
-// On a device that has no LIBRARY op: products, convolutions and attention are other ops. (Of the models
-// resnet is left out, which takes long so.)
+// On a device that has no LIBRARY op: products, convolutions and attention are other ops. (Of the
+// models resnet is left out, which takes long so.)
 static void ten_steps_without_library_ops_equal_the_recorded_ones(void)
 {
     for (int i = 0; i < MODELS; i++)
@@ -446,7 +447,8 @@ static void ten_steps_without_library_ops_equal_the_recorded_ones(void)
             ten_steps(&models[i], models[i].optim, "skeleton");
 }
 
-// Where few draws are asked for, as under a watch that makes kernels slow, only mlp takes ten steps.
+// Where few draws are asked for, as under a watch that makes kernels slow, only mlp takes ten
+// steps.
 void recordings_on(const char *device, int part, int parts)
 {
     enum { ALL = 2 * MODELS - 1 + OPTIMS };

@@ -1,5 +1,5 @@
-// test_regions.c: layers that are recomputed in the backward pass (tn_layer_recompute). Their gradients have
-// the same bits, and a step needs less memory.
+// test_regions.c: layers that are recomputed in the backward pass (tn_layer_recompute). Their
+// gradients have the same bits, and a step needs less memory.
 #include "rules_kit.h"
 
 #include "nn/layer.h"

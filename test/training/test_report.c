@@ -71,7 +71,8 @@ static void a_page_has_what_was_added(void)
     tn_close(cx);
 }
 
-// Names that every object of a script has, and a matrix of more elements than a call takes arguments.
+// Names that every object of a script has, and a matrix of more elements than a call takes
+// arguments.
 static void scripts_run_to_their_end(void)
 {
     enum { CLASSES = 500 };
@@ -120,7 +121,8 @@ static void a_page_that_is_read_is_written_alike(void)
     tn_close(cx);
 }
 
-// The page of a long run has means, and the lowest and the highest of the values that they stand for.
+// The page of a long run has means, and the lowest and the highest of the values that they stand
+// for.
 static void long_curves_are_shortened(void)
 {
     enum { STEPS = 10000 };

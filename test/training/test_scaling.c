@@ -1,5 +1,6 @@
-// test_scaling.c: loss scaling. Scaled training is training; an update whose gradients are not finite changes
-// nothing but the scale and the count of skipped ones, and costs no wait and no plan.
+// test_scaling.c: loss scaling. Scaled training is training; an update whose gradients are not
+// finite changes nothing but the scale and the count of skipped ones, and costs no wait and no
+// plan.
 #include "rules_kit.h"
 #include "scratch.h"
 
@@ -148,7 +149,8 @@ static void a_step_that_is_not_finite_is_skipped(void)
         }
 }
 
-// The rule counts only updates that were done: the first that is done is the first, whatever came before.
+// The rule counts only updates that were done: the first that is done is the first, whatever came
+// before.
 static void skipped_steps_do_not_count_for_the_rule(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx))
@@ -282,8 +284,8 @@ static void wrong_scales_are_refused(void)
 
 // ---- in f16 ------------------------------------------------------------------------------------
 
-// Gradients of 1e-9 are 0 in f16, and are found with a scale; one that is too large for f16 comes down by
-// itself.
+// Gradients of 1e-9 are 0 in f16, and are found with a scale; one that is too large for f16 comes
+// down by itself.
 static void f16_trains_where_its_gradients_underflow(void)
 {
     for (tn_ctx *cx = rules_next(NULL); cx; cx = rules_next(cx)) {

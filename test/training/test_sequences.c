@@ -1,10 +1,11 @@
-// test_sequences.c: loops and recurrent layers: that a scan means what the steps one after the other do, what a body
-// may do, that its plan does not depend on the number of steps, and what is reported.
+// test_sequences.c: loops and recurrent layers: that a scan means what the steps one after the
+// other do, what a body may do, that its plan does not depend on the number of steps, and what is
+// reported.
 #include "rules_kit.h"
 
 #include <math.h>
 
-// ---- scans ---------------------------------------------------------------------------------------
+// ---- scans -------------------------------------------------------------------------------------
 
 // The sum and the number of steps; the second is an integer.
 static void sums(void *user, tn_tensor **carry, tn_tensor *const *x, tn_tensor **y)
@@ -61,7 +62,8 @@ static void a_scan_runs_its_body_for_every_step(void)
     }
 }
 
-// What is computed from tensors of the outside alone is computed once: its random numbers are those of all steps.
+// What is computed from tensors of the outside alone is computed once: its random numbers are those
+// of all steps.
 static void adds_noise(void *user, tn_tensor **carry, tn_tensor *const *x, tn_tensor **y)
 {
     tn_tensor *noise = tn_rand(tn_ctx_of(x[0]), TN_F32, TN_0D);
@@ -100,7 +102,7 @@ static void a_body_can_detach_values(void)
     }
 }
 
-// ---- plans ---------------------------------------------------------------------------------------
+// ---- plans -------------------------------------------------------------------------------------
 
 static tn_tensor *lstm_loss(tn_ctx *cx, tn_layer *net, int64_t T)
 {
@@ -169,7 +171,7 @@ static void a_plan_does_not_depend_on_the_number_of_steps(void)
     }
 }
 
-// ---- what is reported ----------------------------------------------------------------------------
+// ---- what is reported --------------------------------------------------------------------------
 
 static tn_tensor *outside;
 

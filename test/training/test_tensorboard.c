@@ -1,4 +1,5 @@
-// test_tensorboard.c: event files, parsed here by code of its own: frames and their sums, fields, values.
+// test_tensorboard.c: event files, parsed here by code of its own: frames and their sums, fields,
+// values.
 #include "check.h"
 #include "on_device.h"
 #include "scratch.h"
@@ -46,7 +47,8 @@ static uint64_t varint(bytes *b)
     return v;
 }
 
-// The next field of a message: its number; 0 at the end. Of numbers *v has the bits, of bytes *inner what they are.
+// The next field of a message: its number; 0 at the end. Of numbers *v has the bits, of bytes
+// *inner what they are.
 static int field(bytes *b, uint64_t *v, bytes *inner)
 {
     if (b->at >= b->end) return 0;
@@ -276,7 +278,8 @@ static void wrong_calls_are_refused(void)
     scratch_close();
 }
 
-// The norm that the update keeps is that of the gradients, averaged, whatever clipping makes of them.
+// The norm that the update keeps is that of the gradients, averaged, whatever clipping makes of
+// them.
 static void the_norm_of_gradients_is_kept(void)
 {
     tn_ctx   *cx  = tn_open("cpu");

@@ -1,6 +1,6 @@
-// tenon-transformers FOLDER DEVICE: the side of Tenon in compare.py. Loads the network of a folder, runs it on
-// FOLDER/tokens.npy in evaluation mode, and writes FOLDER/have.safetensors: the logits, the loss of predicting
-// FOLDER/targets.npy, and grad.NAME for every parameter.
+// tenon-transformers FOLDER DEVICE: the side of Tenon in compare.py. Loads the network of a folder,
+// runs it on FOLDER/tokens.npy in evaluation mode, and writes FOLDER/have.safetensors: the logits,
+// the loss of predicting FOLDER/targets.npy, and grad.NAME for every parameter.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

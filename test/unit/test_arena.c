@@ -1,5 +1,5 @@
-// test_arena.c: values of the arena never overlap while both are there, and it is hardly larger than
-// it has to be.
+// test_arena.c: values of the arena never overlap while both are there, and it is hardly larger
+// than it has to be.
 #include "check.h"
 
 #include "plan/arena.h"
@@ -88,8 +88,8 @@ static void sizes_that_nobody_has_stay_numbers(void)
     CHECK_INT(tni_arena_place(&h, 0, NULL), 0);
 }
 
-// Four values that go one by one while the parts of a fifth come, as activations do and gradients. Each
-// part takes the place of the value that went before it, wherever the whole begins.
+// Four values that go one by one while the parts of a fifth come, as activations do and gradients.
+// Each part takes the place of the value that went before it, wherever the whole begins.
 static void parts_come_where_values_have_gone(void)
 {
     tni_heap       h    = tni_heap_default();

@@ -148,7 +148,8 @@ static void a_process_may_end_while_its_kernels_are_compiled(void)
 
 // ---- kernels -----------------------------------------------------------------------------------
 
-// A compiler that waits until it may go on, and finds nothing on disk. `fails`: texts that it refuses.
+// A compiler that waits until it may go on, and finds nothing on disk. `fails`: texts that it
+// refuses.
 static struct {
     atomic_int  built, looked;
     atomic_bool goes, fails, spills;
@@ -306,7 +307,8 @@ static void a_kernel_that_does_not_compile_is_tried_once_and_told_to_who_waits(v
     done_with(&p);
 }
 
-// What forks and then has threads comes before those that have threads: the thread sanitizer wants it so.
+// What forks and then has threads comes before those that have threads: the thread sanitizer wants
+// it so.
 static void what_spills_is_ready_once_its_lean_shape_is_compiled(void)
 {
     prepared p;

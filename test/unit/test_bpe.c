@@ -1,5 +1,5 @@
-// test_bpe.c: GPT-2's tokenizer, on a small vocabulary that the tests write; and on GPT-2's own where
-// TN_GPT2_DIR names a folder with its vocab.bpe and encoder.json.
+// test_bpe.c: GPT-2's tokenizer, on a small vocabulary that the tests write; and on GPT-2's own
+// where TN_GPT2_DIR names a folder with its vocab.bpe and encoder.json.
 #include "data/regex.h"
 #include "faulty.h"
 #include "rules_kit.h"

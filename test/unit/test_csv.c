@@ -371,7 +371,8 @@ static void missing_numbers_get_the_mean_of_their_column(void)
     CHECK_VALUES(b.x, 1, 1, 0, 0, 3, 1, 0, 0, 6, 0, 1, 0, 2, 0, 0, 1);
     CHECK_VALUES(b.y, 1.5, 2, 3, 4);
 
-    // Another file is filled by the means of the first one; a word that is missing there is "" here.
+    // Another file is filled by the means of the first one; a word that is missing there is ""
+    // here.
     char schema[500];
     snprintf(schema, sizeof schema, "%s", tn_data_schema(d));
     CHECK(strstr(schema, "{\"name\":\"n\",\"kind\":\"number\",\"mean\":3}") != NULL);

@@ -95,8 +95,9 @@ static void drop_last_hands_out_full_batches_only(void)
     tn_close(cx);
 }
 
-// Of one dataset and of the parts of n ranks: every batch is the same items in the same order, also where it is short or
-// cannot be divided, and weights average to 1. A rest with fewer items than ranks is left out.
+// Of one dataset and of the parts of n ranks: every batch is the same items in the same order, also
+// where it is short or cannot be divided, and weights average to 1. A rest with fewer items than
+// ranks is left out.
 static void ranks_share_each_batch(void)
 {
     enum { ITEMS = 23, BATCH = 7 };  // 7, 7, 7 and 2

@@ -1,4 +1,5 @@
-// Memory shared with other libraries: what is lent stays as it is, what is borrowed is released once.
+// Memory shared with other libraries: what is lent stays as it is, what is borrowed is released
+// once.
 #include "check.h"
 #include "engine/engine.h"
 #include "host.h"
@@ -241,8 +242,8 @@ static tn_status owns(void *session, const void *p, size_t bytes, bool *here, tn
     return TN_OK;
 }
 
-// The cpu as a device with streams. A consumer's stream waits for the value, and what reuses the memory waits for
-// the stream.
+// The cpu as a device with streams. A consumer's stream waits for the value, and what reuses the
+// memory waits for the stream.
 static void a_consumers_stream_is_ordered_by_events(void)
 {
     tni_device          d        = tni_device_cpu;

@@ -15,8 +15,8 @@ static int op_of(const char *name)
     return -1;
 }
 
-// The lists of PyTorch's page of autocast (cuda), as far as they name ops of the table; what was lost or
-// added beside them is named with its reason.
+// The lists of PyTorch's page of autocast (cuda), as far as they name ops of the table; what was
+// lost or added beside them is named with its reason.
 static const char *const low[]     = { "matmul", "conv", "attention", 0 };
 static const char *const low_too[] = { "conv_dgrad", "conv_wgrad", "attention_grad",
                                        0 };  // their gradients

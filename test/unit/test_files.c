@@ -1,5 +1,5 @@
-// test_files.c: safetensors files and their index, written and read; everything that is refused; and
-// what is left when writing or memory fails.
+// test_files.c: safetensors files and their index, written and read; everything that is refused;
+// and what is left when writing or memory fails.
 #include "check.h"
 #include "faulty.h"
 #include "rules_kit.h"

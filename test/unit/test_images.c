@@ -1,5 +1,5 @@
-// test_images.c: pictures (PNG of every kind, JPEG, their turns), and folders of them: classes, crops, files that cannot
-// be read.
+// test_images.c: pictures (PNG of every kind, JPEG, their turns), and folders of them: classes,
+// crops, files that cannot be read.
 #include "picture_files.h"
 #include "rules_kit.h"
 #include "scratch.h"
@@ -58,7 +58,8 @@ static void every_kind_of_png_is_read(void)
 
 // ---- written and printed
 
-// Runs of one value, and noise, which no repetition shortens; both wider than the window of deflate.
+// Runs of one value, and noise, which no repetition shortens; both wider than the window of
+// deflate.
 static void png_files_come_back_as_they_were(void)
 {
     tn_ctx *cx = rules_open_scratch();

@@ -1,4 +1,5 @@
-// test_json.c: the reader of JSON takes what RFC 8259 allows and nothing else; the writer writes it.
+// test_json.c: the reader of JSON takes what RFC 8259 allows and nothing else; the writer writes
+// it.
 #include "base/json.h"
 #include "check.h"
 
@@ -6,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Reads all of a text that lies in memory of just its size, so that a sanitizer sees a step past it.
-// NULL if it is good, else what is wrong.
+// Reads all of a text that lies in memory of just its size, so that a sanitizer sees a step past
+// it. NULL if it is good, else what is wrong.
 static const char *fault_of(const char *text, size_t n)
 {
     char    *copy = malloc(n ? n : 1);

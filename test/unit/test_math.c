@@ -133,9 +133,9 @@ static void unary_functions_keep_their_bounds(void)
     }
 }
 
-// Floats of every exponent from where the quarter turns are taken off with all bits of 2/pi, 4,001 of
-// each and both signs; then the float that is nearest to a multiple of pi/2 of all, and values from a
-// computation with 600 bits.
+// Floats of every exponent from where the quarter turns are taken off with all bits of 2/pi, 4,001
+// of each and both signs; then the float that is nearest to a multiple of pi/2 of all, and values
+// from a computation with 600 bits.
 static void circular_functions_are_right_for_every_exponent(void)
 {
     static const struct {
@@ -254,7 +254,7 @@ static void pow_keeps_its_bound(void)
     test_that(worst <= POW_BOUND, "pow: %.4f ULP, bound %.4f", worst, POW_BOUND);
 }
 
-// ---- division, extremes, integers ----
+// ---- division, extremes, integers --------------------------------------------------------------
 
 static void remainder_takes_the_sign_of_the_divisor(void)
 {
@@ -292,7 +292,7 @@ static void extremes_keep_nan_and_its_sign_is_0(void)
     CHECK(m_max((int64_t)-1, (int64_t)-2) == -1 && m_rint(2.5f) == 2.0f && m_trunc(-1.5) == -1.0);
 }
 
-// ---- 16-bit floats ----
+// ---- 16-bit floats -----------------------------------------------------------------------------
 
 // The value of a 16-bit float by its definition; e bits of exponent, m of mantissa.
 static double value16(uint32_t h, int e, int m)
@@ -349,7 +349,7 @@ static void conversions_round_once_to_nearest_even(void)
     CHECK(m_double_to_half(1e-300) == 0 && m_double_to_bf16(-5e-324) == 0x8000);
 }
 
-// ---- random numbers ----
+// ---- random numbers ----------------------------------------------------------------------------
 
 static bool quad_is(m_quad q, uint32_t x, uint32_t y, uint32_t z, uint32_t w)
 {
@@ -444,7 +444,7 @@ static void normals_are_accurate(void)
     test_that(wd < 1e-14, "double normals are off by %g", wd);  // the angle above is rounded too
 }
 
-// ---- the text ----
+// ---- the text ----------------------------------------------------------------------------------
 
 static const char probe[] =
     "float probe_f(int f, float x, float y)\n"

@@ -1,6 +1,6 @@
 // test_memory.c: the cache of device memory: its sizes, the best fit, the limit, what is said when
-// memory is out; every allocation of a training step that fails, on every device that is here; and a
-// thousand failures in a row.
+// memory is out; every allocation of a training step that fails, on every device that is here; and
+// a thousand failures in a row.
 #include "check.h"
 #include "faulty.h"
 #include "host.h"
@@ -229,8 +229,8 @@ static void an_arena_that_is_much_too_large_is_given_back(void)
     cache_close(&c);
 }
 
-// Many plans of different sizes share a block for what they need on their way; what lasts does not lie in
-// a block that is much too large.
+// Many plans of different sizes share a block for what they need on their way; what lasts does not
+// lie in a block that is much too large.
 static void what_is_needed_on_the_way_may_lie_in_a_larger_block(void)
 {
     cache        c;

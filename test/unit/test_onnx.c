@@ -1,5 +1,5 @@
-// ONNX files: what they mean, and what is refused. The operators one by one are compared with the ONNX package's own
-// cases by `make test-onnx`.
+// ONNX files: what they mean, and what is refused. The operators one by one are compared with the
+// ONNX package's own cases by `make test-onnx`.
 #include "check.h"
 #include "onnx_writer.h"
 #include "rules_kit.h"
@@ -273,8 +273,9 @@ static onnx_bytes product_model(bool turned, int type, int64_t k, int64_t n)
     return onnx_model(&g, 13);
 }
 
-// A product of one row reads a large matrix in strips of columns, which are made of it whatever its order: the elements are
-// integers, so that sums are exact, and those of a product of two rows, which has no strips.
+// A product of one row reads a large matrix in strips of columns, which are made of it whatever its
+// order: the elements are integers, so that sums are exact, and those of a product of two rows,
+// which has no strips.
 static void one_row_times_a_large_matrix_is_as_of_two(void)
 {
     enum { K = 521, N = 1003 };  // the last strip has 11 columns
@@ -328,8 +329,8 @@ static onnx_bytes trainable_model(void)
     return onnx_model(&g, 17);
 }
 
-// Weights are parameters with their names: the layer is trained, its statistics move, and what was saved is loaded by
-// another. A mask is none of them, and a value inside can be asked for.
+// Weights are parameters with their names: the layer is trained, its statistics move, and what was
+// saved is loaded by another. A mask is none of them, and a value inside can be asked for.
 static void a_model_is_trained_further(void)
 {
     tn_ctx    *cx   = rules_open_scratch();

@@ -1,5 +1,5 @@
-// Runs of an ONNX model that are repeated instead of recorded, from the fourth of the same shapes on: what they compute, and
-// which are never repeated.
+// Runs of an ONNX model that are repeated instead of recorded, from the fourth of the same shapes
+// on: what they compute, and which are never repeated.
 #include "check.h"
 #include "onnx_writer.h"
 #include "rules_kit.h"
@@ -53,7 +53,8 @@ static tn_tensor *row(tn_ctx *cx, float a, float b)
     return tn_from(cx, TN_F32, TN_SHAPE(1, 2), (float[]){ a, b });
 }
 
-// Results of earlier runs stay, and inputs are not written to. From the fourth run on no plan is looked for.
+// Results of earlier runs stay, and inputs are not written to. From the fourth run on no plan is
+// looked for.
 static void repeated_runs_compute_what_recorded_ones_do(void)
 {
     tn_ctx    *cx = open_waiting();
@@ -73,7 +74,8 @@ static void repeated_runs_compute_what_recorded_ones_do(void)
     rules_close_scratch(cx);
 }
 
-// An input may be a view, of another dtype than the last one, or not computed yet; a result is written to.
+// An input may be a view, of another dtype than the last one, or not computed yet; a result is
+// written to.
 static void inputs_may_be_views_and_pending(void)
 {
     tn_ctx  *cx = open_waiting();
@@ -189,7 +191,8 @@ static void loops_are_repeated(void)
     rules_close_scratch(cx);
 }
 
-// While runs are watched they are recorded, and results that are read late are those of their own inputs.
+// While runs are watched they are recorded, and results that are read late are those of their own
+// inputs.
 static void watched_runs_are_recorded(void)
 {
     tn_ctx    *cx = open_waiting();
@@ -220,7 +223,8 @@ static void shapes_are_those_of_the_newest_run(void)
     rules_close_scratch(cx);
 }
 
-// A run records, and does not compute what the program has pending: a wrong index takes nothing else with it.
+// A run records, and does not compute what the program has pending: a wrong index takes nothing
+// else with it.
 static void a_run_leaves_the_rest_alone(void)
 {
     tn_ctx    *cx   = open_waiting();

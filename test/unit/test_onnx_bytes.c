@@ -1,5 +1,5 @@
-// Models with QuantizeLinear and DequantizeLinear around their convolutions and products, compared with 64-bit
-// arithmetic: such a model multiplies bytes, and its integers are exact.
+// Models with QuantizeLinear and DequantizeLinear around their convolutions and products, compared
+// with 64-bit arithmetic: such a model multiplies bytes, and its integers are exact.
 //
 //   x f32 -- QuantizeLinear -- DequantizeLinear -- Conv, Gemm or MatMul -- QuantizeLinear -- DequantizeLinear -- y f32
 //                                   weights of i8, DequantizeLinear --+
@@ -172,8 +172,9 @@ static bool was_run(tn_ctx *cx, const char *product)
     return ok && strstr((char *)text, product);
 }
 
-// Runs the model twice, since the second run has what the first one kept, and compares all elements. What the sum is multiplied
-// by is one float, as in QLinearConv; a bias that is real is added before it is divided.
+// Runs the model twice, since the second run has what the first one kept, and compares all
+// elements. What the sum is multiplied by is one float, as in QLinearConv; a bias that is real is
+// added before it is divided.
 static void check_model(const char *device, const model *m, const char *product)
 {
     tn_ctx    *cx   = rules_open(device);

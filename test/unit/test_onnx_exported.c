@@ -1,4 +1,5 @@
-// What models that other programs exported rely on, found by running such models beside ONNX Runtime.
+// What models that other programs exported rely on, found by running such models beside ONNX
+// Runtime.
 #include "check.h"
 #include "onnx_writer.h"
 #include "rules_kit.h"
@@ -13,8 +14,8 @@ static tn_onnx *open_bytes(tn_ctx *cx, const onnx_bytes *m)
     return scratch_write(path, m->data, m->n) ? tn_onnx_open(cx, path) : NULL;
 }
 
-// The buckets of T5's positions are logarithms in f32, cut to integers: log(2) / log(16) * 8 is 2 there, and a little less in
-// double, which the host computes in.
+// The buckets of T5's positions are logarithms in f32, cut to integers: log(2) / log(16) * 8 is 2
+// there, and a little less in double, which the host computes in.
 static void numbers_of_the_host_are_rounded(void)
 {
     static const float two = 2, sixteen = 2.7725887298583984f, eight = 8;
@@ -38,8 +39,8 @@ static void numbers_of_the_host_are_rounded(void)
     rules_close_scratch(cx);
 }
 
-// Weights beside a model are the context's own memory, as those inside are: they count, and what is computed of them may be
-// kept, which is not so for memory that a caller may write to.
+// Weights beside a model are the context's own memory, as those inside are: they count, and what is
+// computed of them may be kept, which is not so for memory that a caller may write to.
 static void weights_beside_it_are_memory_of_the_context(void)
 {
     enum { N = 4096 };
@@ -72,8 +73,9 @@ static void weights_beside_it_are_memory_of_the_context(void)
     rules_close_scratch(cx);
 }
 
-// Boxes that share more than the limit with a better one are dropped, equal scores keep the first, and a detector's thousands of
-// boxes of which none touch take a moment: 12,000 rows of pairs, each the same box twice.
+// Boxes that share more than the limit with a better one are dropped, equal scores keep the first,
+// and a detector's thousands of boxes of which none touch take a moment: 12,000 rows of pairs, each
+// the same box twice.
 static void overlapping_boxes_are_dropped(void)
 {
     enum { N = 24000 };

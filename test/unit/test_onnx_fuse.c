@@ -1,4 +1,5 @@
-// Nodes of ONNX models that become one: what they compute, and when they do not. The kernels of a plan are counted by launches.
+// Nodes of ONNX models that become one: what they compute, and when they do not. The kernels of a
+// plan are counted by launches.
 #include "check.h"
 #include "onnx_writer.h"
 #include "rules_kit.h"
@@ -40,7 +41,8 @@ static int64_t launches(tn_ctx *cx, tn_onnx *m, tn_tensor *x)
 
 // ---- batch norms -------------------------------------------------------------------------------
 
-// One channel in, two out, 1 x 1: 2 x + 1 and 4 x - 1; then (v - mean) / sqrt(var + 0) * scale + shift.
+// One channel in, two out, 1 x 1: 2 x + 1 and 4 x - 1; then (v - mean) / sqrt(var + 0) * scale +
+// shift.
 static tn_onnx *open_norm(tn_ctx *cx, bool twice)
 {
     const int64_t two[] = { 2 }, w[] = { 2, 1, 1, 1 };
@@ -160,7 +162,8 @@ static void products_of_one_input_are_one(void)
     rules_close_scratch(cx);
 }
 
-// What is computed of weights stays from run to run; its products do not. y = (relu(q) k + x) + (relu(q) v + x).
+// What is computed of weights stays from run to run; its products do not. y = (relu(q) k + x) +
+// (relu(q) v + x).
 static void products_of_weights_are_made_anew(void)
 {
     tn_ctx       *cx       = open_waiting();

@@ -1,4 +1,5 @@
-// What opening a model takes of the heap: at most twice the file and 16 MiB, whatever the file says.
+// What opening a model takes of the heap: at most twice the file and 16 MiB, whatever the file
+// says.
 #include "check.h"
 #include "onnx_writer.h"
 #include "rules_kit.h"
@@ -93,7 +94,8 @@ static void open_graph(const char *what, const bytes *graph)
     free(file.data);
 }
 
-// Messages of two bytes, each of which the reader has a struct for, and names that are long or many.
+// Messages of two bytes, each of which the reader has a struct for, and names that are long or
+// many.
 static void opening_takes_no_more_than_the_file_allows(void)
 {
     static const struct {
@@ -119,7 +121,8 @@ static void opening_takes_no_more_than_the_file_allows(void)
     rules_close_scratch(cx);
 }
 
-// Messages with a name of their own, as short as they can be: field 11 inputs, 5 weights, 1 nodes without inputs.
+// Messages with a name of their own, as short as they can be: field 11 inputs, 5 weights, 1 nodes
+// without inputs.
 static void many_names_take_no_more_than_the_file_allows(void)
 {
     static const uint32_t    fields[] = { 11, 5, 1 };

@@ -1,5 +1,5 @@
-// Layers as ONNX files. What is written is read back by the reader and compared; onnx's own checker and ONNX Runtime look at
-// the same networks in `make test-onnx`.
+// Layers as ONNX files. What is written is read back by the reader and compared; onnx's own checker
+// and ONNX Runtime look at the same networks in `make test-onnx`.
 #include "check.h"
 #include "faulty.h"
 #include "rules_kit.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <tenon/models.h>
 
-// ---- there and back ------------------------------------------------------------------------------
+// ---- there and back ----------------------------------------------------------------------------
 
 // Runs the file on x; NULL where it fails.
 static tn_tensor *run_file(tn_ctx *cx, const char *path, int nx, tn_tensor *const *x)
@@ -22,7 +22,8 @@ static tn_tensor *run_file(tn_ctx *cx, const char *path, int nx, tn_tensor *cons
     return y;
 }
 
-// Whether y is what the layer made, within a part of its largest element: a runtime adds in another order.
+// Whether y is what the layer made, within a part of its largest element: a runtime adds in another
+// order.
 static bool is_near(tn_tensor *y, tn_tensor *want, double part)
 {
     if (!y || !want) return false;
@@ -123,7 +124,8 @@ static tn_tensor *input_of(tn_ctx *cx, const network *n, int64_t items)
                     : tn_randn(cx, TN_F32, n->rank, size);
 }
 
-// Saves a network, and compares what the file makes of `items` items (0: as many as it was saved with) with the network.
+// Saves a network, and compares what the file makes of `items` items (0: as many as it was saved
+// with) with the network.
 static void there_and_back(tn_ctx *cx, const network *n, tn_onnx_save_opts o, int64_t items)
 {
     tn_scope   *s    = tn_begin(cx);
@@ -191,7 +193,7 @@ static void a_model_that_was_read_goes_back(void)
     rules_close_scratch(cx);
 }
 
-// ---- every op ------------------------------------------------------------------------------------
+// ---- every op ----------------------------------------------------------------------------------
 
 // Ops that ONNX lacks, as refusals name them.
 static const char *const lacking[] = {
@@ -254,7 +256,8 @@ static void check_form(tn_ctx *cx, const form *f, int opset, int *refused)
     tn_end(s);
 }
 
-// Every form of calling an op is written and means the same, or is refused by the name of an op that ONNX lacks.
+// Every form of calling an op is written and means the same, or is refused by the name of an op
+// that ONNX lacks.
 static void every_op_comes_back(void)
 {
     tn_ctx *cx    = rules_open_scratch();
@@ -285,7 +288,7 @@ static void a_view_of_eight_axes_comes_back(void)
     rules_close_scratch(cx);
 }
 
-// ---- ports and names -------------------------------------------------------------------------------
+// ---- ports and names ---------------------------------------------------------------------------
 
 // Two inputs, of which one has no batch, and two outputs, of which one is an input.
 static void run_two(tn_layer *l, int nx, tn_tensor *const *x, int ny, tn_tensor **y)
@@ -338,7 +341,7 @@ static void weights_keep_their_names(void)
     rules_close_scratch(cx);
 }
 
-// ---- refusals --------------------------------------------------------------------------------------
+// ---- refusals ----------------------------------------------------------------------------------
 
 static tn_tensor *run_gamma(tn_layer *l, tn_tensor *x)
 {
@@ -390,7 +393,7 @@ static void what_cannot_be_written_is_refused(void)
     rules_close_scratch(cx);
 }
 
-// ---- memory ----------------------------------------------------------------------------------------
+// ---- memory ------------------------------------------------------------------------------------
 
 static tn_layer *make_mixed(tn_ctx *cx)
 {

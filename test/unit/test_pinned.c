@@ -1,5 +1,6 @@
-// test_pinned.c: a loader fills pinned memory of the device, on the cpu with a group that counts, keeps
-// copies under way for as long as a test likes, and sees what is written to their memory meanwhile.
+// test_pinned.c: a loader fills pinned memory of the device, on the cpu with a group that counts,
+// keeps copies under way for as long as a test likes, and sees what is written to their memory
+// meanwhile.
 #include "check.h"
 
 #include "data/loader.h"
@@ -18,7 +19,8 @@ typedef struct {
     uint64_t    sum;
 } copy;
 
-// open: memory that was taken and not given back. late: copies are done only when they are waited for.
+// open: memory that was taken and not given back. late: copies are done only when they are waited
+// for.
 static struct {
     tni_device        device;
     tni_device_memory memory;
@@ -179,7 +181,8 @@ static void a_loop_keeps_its_pinned_memory(void)
         tn_drop(b.y);
     }
     CHECK_INT(fake.taken, taken);
-    // A dataset that goes back throws away what was made ready, and what is under way stays as it is.
+    // A dataset that goes back throws away what was made ready, and what is under way stays as it
+    // is.
     tn_data_seek(d, (tn_cursor){ 0 });
     sums(d, 8, sum);
     tn_close(cx);
@@ -187,7 +190,8 @@ static void a_loop_keeps_its_pinned_memory(void)
     CHECK_INT(fake.wrong, 0);
 }
 
-// Memory that only a burst of copies needed goes back once as many batches as are remembered did without it.
+// Memory that only a burst of copies needed goes back once as many batches as are remembered did
+// without it.
 static void pinned_memory_of_a_burst_goes_back(void)
 {
     tn_ctx  *cx = open_fake(true, false);
@@ -205,8 +209,8 @@ static void pinned_memory_of_a_burst_goes_back(void)
     CHECK_INT(fake.wrong, 0);
 }
 
-// What the parent's device may be reading, the child neither writes nor gives back; its driver has no more
-// memory for it.
+// What the parent's device may be reading, the child neither writes nor gives back; its driver has
+// no more memory for it.
 static bool reads_on_alone(tn_data *d, const double *want)
 {
     double sum[8];

@@ -231,8 +231,8 @@ static void damaged_gzip_is_an_error(void)
 
 // ---- gzip that expands to very much
 
-// Gzip of a header and n zeros, 258 of them in 13 bits: one block of fixed codes, in which a zero is
-// followed by copies of it. Its check is that of nothing, so it cannot be read to its end.
+// Gzip of a header and n zeros, 258 of them in 13 bits: one block of fixed codes, in which a zero
+// is followed by copies of it. Its check is that of nothing, so it cannot be read to its end.
 static bytes *gzip_bomb(const bytes *head, size_t n)
 {
     static bytes b;
@@ -241,8 +241,8 @@ static bytes *gzip_bomb(const bytes *head, size_t n)
     b.n                = 0;
     put(&b, "\x1f\x8b\x08\0\0\0\0\0\0\x03", 10);
     for (size_t i = 0; i < head->n + 1 + n / 258; i++) {
-        // Codes go out from their highest bit on: 0x30 + v of 8 bits below 144, 0x190 + v - 144 of 9;
-        // length 258 is 0xc5 of 8, distance 1 is 0 of 5.
+        // Codes go out from their highest bit on: 0x30 + v of 8 bits below 144, 0x190 + v - 144 of
+        // 9; length 258 is 0xc5 of 8, distance 1 is 0 of 5.
         unsigned v = i < head->n ? head->data[i] : 0, zero = i <= head->n;
         unsigned code = !zero ? 0xc5u << 5 : v < 144 ? 0x30 + v : 0x190 + v - 144;
         for (int k = !zero ? 12 : v < 144 ? 7 : 8; k >= 0; k--)

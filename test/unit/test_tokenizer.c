@@ -1,5 +1,5 @@
-// test_tokenizer.c: tokenizer.json files. test/recordings/tokenizers has one of each kind, trained by
-// PyPI's `tokenizers`, with the ids that it gives for some texts (test/peer/tokenizers_side.py).
+// test_tokenizer.c: tokenizer.json files. test/recordings/tokenizers has one of each kind, trained
+// by PyPI's `tokenizers`, with the ids that it gives for some texts (test/peer/tokenizers_side.py).
 #include "base/json.h"
 #include "data/regex.h"
 #include "data/unicode.h"

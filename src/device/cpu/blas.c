@@ -23,8 +23,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-// What a library may ask for, in bytes. The largest buffer that OpenBLAS is built with by default is 128 MiB,
-// on x86-64; a thread has a stack of 8 MiB by default.
+// What a library may ask for, in bytes. The largest buffer that OpenBLAS is built with by default
+// is 128 MiB, on x86-64; a thread has a stack of 8 MiB by default.
 static const size_t BUFFER = (size_t)128 << 20, STACK = (size_t)8 << 20, LIBRARY = (size_t)64 << 20;
 
 enum { MOST_THREADS = 128 };  // assumed at most to be started by a library when it is loaded

@@ -1,5 +1,5 @@
-// The routines of a BLAS that the matrix product calls, those of a LAPACK in the same library, and the
-// memory and threads that they take.
+// The routines of a BLAS that the matrix product calls, those of a LAPACK in the same library, and
+// the memory and threads that they take.
 #ifndef TNI_DEVICE_CPU_BLAS_H
 #define TNI_DEVICE_CPU_BLAS_H
 
@@ -30,7 +30,8 @@ typedef struct {
 // rely on it.
 const tni_blas *tni_blas_get(int calls);
 
-// Returns whether a BLAS that is found may lead, in the sense of tni_blas: nothing is loaded to know that.
+// Returns whether a BLAS that is found may lead, in the sense of tni_blas: nothing is loaded to
+// know that.
 bool tni_blas_may_lead(void);
 
 // Calls are made between these two, at most `calls` at a time, for which tni_blas_get has reserved
@@ -60,8 +61,8 @@ typedef struct {
                      const int *lwork, int *iwork, int *info, size_t);
 } tni_lapack;
 
-// Returns the LAPACK for `calls` calls at a time, under the terms of tni_blas_get; NULL if the library
-// has none.
+// Returns the LAPACK for `calls` calls at a time, under the terms of tni_blas_get; NULL if the
+// library has none.
 const tni_lapack *tni_lapack_get(int calls);
 // Between enter and leave: a call that runs alone may use that many of the library's own threads.
 void tni_blas_widen(int threads);

@@ -18,10 +18,10 @@
 // choice.
 enum { LIMIT_MS = 60000 };
 
-// Contraction (fused multiply-adds of the compiler's choice) is off, since compiled and
-// interpreted kernels must round alike. -fwrapv gives integers the wrapping that the ops promise. The
-// two math flags only give up errno and traps, so that ternaries and rint vectorize; they change no
-// result. -w: warnings about generated text are of no use.
+// Contraction (fused multiply-adds of the compiler's choice) is off, since compiled and interpreted
+// kernels must round alike. -fwrapv gives integers the wrapping that the ops promise. The two math
+// flags only give up errno and traps, so that ternaries and rint vectorize; they change no result.
+// -w: warnings about generated text are of no use.
 #define OPTIONS                                                                               \
     "-std=c11 -O3 -ffp-contract=off -fwrapv -fno-math-errno -fno-trapping-math -fPIC -shared" \
     " -w"
@@ -34,15 +34,15 @@ enum { LIMIT_MS = 60000 };
 #endif
 
 // A compiler may know a chip by its name alone, and take it to have what the system or the machine
-// around it has switched off; and this process may run in an emulator that the compiler does not see.
-// So the compiler's view of the target is compared with what is there: the macros that stand for
-// instructions, and whether this process may use each of them.
+// around it has switched off; and this process may run in an emulator that the compiler does not
+// see. So the compiler's view of the target is compared with what is there: the macros that stand
+// for instructions, and whether this process may use each of them.
 #if defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 
-// Returns whether the operating system lets this process use every feature of the table that the compiler
-// would use.
+// Returns whether the operating system lets this process use every feature of the table that the
+// compiler would use.
 static bool fits_chip(const char *macros)
 {
     static const struct {
@@ -270,8 +270,8 @@ static void find_identity(tni_cc *c)
     if (n >= (int)sizeof c->identity) c->identity[0] = 0;
 }
 
-// Refuses to work for a program with other rights than its caller's, and copies all texts that it reads, so
-// that a later change of the environment does not matter.
+// Refuses to work for a program with other rights than its caller's, and copies all texts that it
+// reads, so that a later change of the environment does not matter.
 bool tni_cc_open(tni_cc *c, tni_text *why)
 {
     const char *wanted = getenv("TN_CC"), *search = getenv("PATH");

@@ -24,8 +24,8 @@ typedef struct {
     char     chip[40];  // hash of all that it knows of its target, this chip's features included
 } tni_cc;
 
-// Describes this chip by what can be asked without running a compiler: its model and enabled features. Returns false if it
-// cannot be identified.
+// Describes this chip by what can be asked without running a compiler: its model and enabled
+// features. Returns false if it cannot be identified.
 bool tni_cpu_chip_text(tni_text *t);
 
 // Reads the environment, so that no other thread has to read it later. Returns false, with the

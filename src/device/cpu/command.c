@@ -24,7 +24,8 @@ extern char **environ;
 enum { HOUR = 3600 };
 
 // Polls start short, so that a quick program is not waited for, and grow, so that a slow one is not
-// disturbed. GRACE_MS: for a compiler to remove its files. MOST_BYTES: an output beyond that is no object.
+// disturbed. GRACE_MS: for a compiler to remove its files. MOST_BYTES: an output beyond that is no
+// object.
 enum { POLL_FIRST_US = 500, POLL_LAST_US = 8000, GRACE_MS = 300, MOST_BYTES = 256 << 20 };
 
 // ---- the environment ---------------------------------------------------------------------------

@@ -1,11 +1,14 @@
-// Convolutions of bytes whose groups have one channel each: channels are neighbours, so that a vector of them is
-// multiplied by a vector of weights for each tap. Weights are widened to 16 bits once, with the taps outermost.
+// Convolutions of bytes whose groups have one channel each: channels are neighbours, so that a
+// vector of them is multiplied by a vector of weights for each tap. Weights are widened to 16 bits
+// once, with the taps outermost.
 //
-// A group of one channel is a product of one column, of which a tile of a kernel for products would compute eight and more
-// in vain. Here nothing is gathered or packed but the weights: the places of a window's taps are found once for all channels.
+// A group of one channel is a product of one column, of which a tile of a kernel for products would
+// compute eight and more in vain. Here nothing is gathered or packed but the weights: the places of
+// a window's taps are found once for all channels.
 //
-// Neighbouring places whose windows are inside are one longer run of channels where the stride is 1, since their taps are
-// neighbours, too; weights are stored several times, one after the other, to be multiplied by such a run:
+// Neighbouring places whose windows are inside are one longer run of channels where the stride is
+// 1, since their taps are neighbours, too; weights are stored several times, one after the other,
+// to be multiplied by such a run:
 //
 //   x of a tap     a0 a1 a2 b0 b1 b2      two places of three channels
 //   weights        w0 w1 w2 w0 w1 w2
@@ -18,8 +21,8 @@
 
 #include <string.h>
 
-// MOST_TAPS: of a window, whose places are found once for all channels. THREE, NINE: taps that are added at a time. TASKS:
-// for each thread.
+// MOST_TAPS: of a window, whose places are found once for all channels. THREE, NINE: taps that are
+// added at a time. TASKS: for each thread.
 // RUN: elements of several places that are worth one loop.
 enum { MOST_TAPS = 64, THREE = 3, NINE = 9, TASKS = 4, RUN = 512 };
 
@@ -86,9 +89,10 @@ static inline int16_t byte_at(bool is_unsigned, const uint8_t *x, int64_t i)
     return is_unsigned ? x[i] : (int8_t)x[i];
 }
 
-// Adds some taps of n elements to y, or sets it. Both factors are of 16 bits, for which processors have
-// multiplications that give 32. The number of taps is known where this is inlined, so that their sum stays in registers and y is
-// stored once for all of them. Weights of a tap are `run` apart.
+// Adds some taps of n elements to y, or sets it. Both factors are of 16 bits, for which processors
+// have multiplications that give 32. The number of taps is known where this is inlined, so that
+// their sum stays in registers and y is stored once for all of them. Weights of a tap are `run`
+// apart.
 static inline __attribute__((always_inline)) void add_taps(int taps, bool is_unsigned, int64_t n,
                                                            const uint8_t *const *from,
                                                            const int16_t *w, int64_t run, bool add,
@@ -103,7 +107,8 @@ static inline __attribute__((always_inline)) void add_taps(int taps, bool is_uns
     }
 }
 
-// All taps of n elements, by nines as far as they go, as windows of 3 x 3 have them, then by threes.
+// All taps of n elements, by nines as far as they go, as windows of 3 x 3 have them, then by
+// threes.
 static inline __attribute__((always_inline)) void add_window(const byte_lines *b, bool is_unsigned,
                                                              int64_t n, const uint8_t *const *x,
                                                              int32_t *y)
@@ -124,7 +129,8 @@ static int64_t meeting(const tni_conv_axis *a, int64_t place, int64_t tap, int64
     return at >= 0 && at < size ? at : -1;
 }
 
-// Finds the lines of x that the windows of a line of y cover, KD * KH of them; NULL: in the padding.
+// Finds the lines of x that the windows of a line of y cover, KD * KH of them; NULL: in the
+// padding.
 static void find_lines(const byte_lines *b, int64_t line, const uint8_t **from)
 {
     const tni_conv_plan *c     = b->c;
@@ -150,7 +156,8 @@ static void find_taps(const byte_lines *b, const uint8_t *const *from, int64_t w
     for (; t < all_taps(c); t++) x[t] = b->edge;
 }
 
-// How many places from w on are computed at once: those of a run, if no window of them reaches over an edge.
+// How many places from w on are computed at once: those of a run, if no window of them reaches over
+// an edge.
 static int64_t places_at(const byte_lines *b, int64_t w)
 {
     const tni_conv_axis *a    = &b->c->along_w;

@@ -8,7 +8,8 @@
 bool tni_bytes_depthwise_takes(const tni_conv_plan *c);
 // Returns the bytes of scratch.
 size_t tni_bytes_depthwise_scratch(const tni_conv_plan *c);
-// Computes y of x, which is dense with channels last; w is (O, 1, taps) of three axes with any strides.
+// Computes y of x, which is dense with channels last; w is (O, 1, taps) of three axes with any
+// strides.
 void tni_bytes_depthwise_run(const tni_conv_plan *c, const tni_arg *w, char *scratch);
 
 #endif

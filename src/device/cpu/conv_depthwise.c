@@ -1,8 +1,8 @@
-// Depthwise convolution, channels first: each plane of y depends on one plane of x and one window. As matrix
-// products these would have a single row.
+// Depthwise convolution, channels first: each plane of y depends on one plane of x and one window.
+// As matrix products these would have a single row.
 //
-// The plane of x is copied with its padding, its columns sorted by their remainder of the stride: then the
-// elements that a tap of the window meets along a row of y are a run, whatever the stride.
+// The plane of x is copied with its padding, its columns sorted by their remainder of the stride:
+// then the elements that a tap of the window meets along a row of y are a run, whatever the stride.
 #include "device/cpu/conv_depthwise.h"
 
 #include "device/cpu/gemm_kernel.h"
@@ -11,8 +11,8 @@
 
 enum { TASK = 1 << 13 };  // least elements of y in a task, which costs time to start
 
-// The copied plane: rows of `stride` runs, run_length elements apart. at: where the first row of y finds each
-// tap.
+// The copied plane: rows of `stride` runs, run_length elements apart. at: where the first row of y
+// finds each tap.
 typedef struct {
     const tni_conv_plan *c;
     const tni_gemm_isa  *isa;
@@ -40,10 +40,10 @@ static depthwise plan_depthwise(const tni_conv_plan *c)
     return d;
 }
 
-// Returns whether the copied plane is worth its memory: no larger than a second-level cache, which holds it from plane to
-// plane whatever its padding, or not much larger than that of x. Padding and strides have no limit: by both, a plane of
-// 4 x 4 could become one of gigabytes, nearly all of it zeros that no window reads. In double, since it may be more than
-// fits an integer.
+// Returns whether the copied plane is worth its memory: no larger than a second-level cache, which
+// holds it from plane to plane whatever its padding, or not much larger than that of x. Padding and
+// strides have no limit: by both, a plane of 4 x 4 could become one of gigabytes, nearly all of it
+// zeros that no window reads. In double, since it may be more than fits an integer.
 static bool has_fair_plane(const tni_conv_plan *c)
 {
     enum { PLANE_BYTES = 1 << 20, TIMES = 4 };
@@ -67,7 +67,8 @@ size_t tni_depthwise_scratch(const tni_conv_plan *c)
     return plan_depthwise(c).bytes * (size_t)c->call->threads;
 }
 
-// Copies the rows of a plane between the padding, which stays zero: all planes have it in the same places.
+// Copies the rows of a plane between the padding, which stays zero: all planes have it in the same
+// places.
 static void copy_plane(const depthwise *d, const float *x, float *to)
 {
     const tni_conv_plan *c = d->c;

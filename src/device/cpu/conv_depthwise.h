@@ -4,8 +4,8 @@
 
 #include "device/cpu/conv_windows.h"
 
-// Returns whether the call is such a convolution, of f32 with channels first, and no padding or stride makes its planes
-// much larger than they are. Only sizes decide.
+// Returns whether the call is such a convolution, of f32 with channels first, and no padding or
+// stride makes its planes much larger than they are. Only sizes decide.
 bool tni_depthwise_takes(const tni_conv_plan *c);
 
 // Returns the bytes of scratch for all threads of the call.

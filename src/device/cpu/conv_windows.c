@@ -43,7 +43,7 @@ static int64_t axis_place(const tni_conv_axis *a, int64_t o, int64_t k)
     return o * a->stride - a->padding + k * a->dilation;
 }
 
-// ---- channels first: lines of positions ----
+// ---- channels first: lines of positions --------------------------------------------------------
 
 // Writes output columns from .. to-1 of one row of positions and one element of the window: zeros,
 // a strided run of a row of x, zeros. row is NULL if it is in the padding.
@@ -113,7 +113,7 @@ void tni_conv_add_channel(const tni_conv_plan *c, const char *windows, int64_t l
     }
 }
 
-// ---- channels last: runs of channels ----
+// ---- channels last: runs of channels -----------------------------------------------------------
 
 // Finds the part of a row of a position's window that is inside x: elements *lo .. *hi-1 along kw,
 // the first at offset *at. Rows are counted through depth and height, row = kd * KH + kh. Returns
@@ -170,7 +170,7 @@ void tni_conv_add_rows(const tni_conv_plan *c, const char *windows, int64_t p0, 
         }
 }
 
-// ---- both ----
+// ---- both --------------------------------------------------------------------------------------
 
 void tni_conv_windows(const tni_conv_plan *c, int64_t g, int64_t k0, int64_t k1, int64_t q0,
                       int64_t q1, char *y)

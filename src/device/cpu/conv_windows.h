@@ -2,14 +2,15 @@
 // that the window of an output position covers are a column of a matrix (K, positions), of which
 // only a block at a time is made.
 //
-// Two memory orders; everything else follows from strides. Channels first: x is (N, C, D, H, W), y is
-// (N, O, P), w is (O, CG, KD, KH, KW), and a block of windows has positions innermost. Channels last:
-// x is (N, D, H, W, C), y is (N, P, O), w is (O, KD, KH, KW, CG), and a block has the elements of a
-// window innermost. Images of two axes have a D of 1, those of one axis an H of 1 too.
+// Two memory orders; everything else follows from strides. Channels first: x is (N, C, D, H, W), y
+// is (N, O, P), w is (O, CG, KD, KH, KW), and a block of windows has positions innermost. Channels
+// last: x is (N, D, H, W, C), y is (N, P, O), w is (O, KD, KH, KW, CG), and a block has the
+// elements of a window innermost. Images of two axes have a D of 1, those of one axis an H of 1
+// too.
 //
-// N images, C channels of x, O channels of y, G groups (CG, OG channels of a group), D H W size of x,
-// I = D * H * W elements of a channel, KD KH KW size of the window, T = KD * KH * KW its taps, OD OH
-// OW size of y, P = OD * OH * OW positions of y in an image, K = CG * T elements of a window.
+// N images, C channels of x, O channels of y, G groups (CG, OG channels of a group), D H W size of
+// x, I = D * H * W elements of a channel, KD KH KW size of the window, T = KD * KH * KW its taps,
+// OD OH OW size of y, P = OD * OH * OW positions of y in an image, K = CG * T elements of a window.
 #ifndef TNI_DEVICE_CPU_CONV_WINDOWS_H
 #define TNI_DEVICE_CPU_CONV_WINDOWS_H
 
@@ -83,7 +84,8 @@ static inline char *tni_conv_w(const tni_conv_plan *c, int64_t g)
 // into y.
 void tni_conv_windows(const tni_conv_plan *c, int64_t g, int64_t k0, int64_t k1, int64_t q0,
                       int64_t q1, char *y);
-// Channels first: sets a channel of x to the sum of its windows, which are T rows, ld elements apart.
+// Channels first: sets a channel of x to the sum of its windows, which are T rows, ld elements
+// apart.
 void tni_conv_add_channel(const tni_conv_plan *c, const char *windows, int64_t ld, char *plane);
 // Channels last: adds the windows of positions p0 .. p1-1 of an image to x, the image's group.
 void tni_conv_add_rows(const tni_conv_plan *c, const char *windows, int64_t p0, int64_t p1,

@@ -1,12 +1,13 @@
-// Convolution with 3 x 3 windows by Winograd's algorithm F(m x m, 3 x 3): y is cut into tiles of m x m, m being 2
-// or 4, each of which depends on a patch of (m + 2) x (m + 2) of x. With V = B^T patch B and U = G w G^T, both of a
-// patch's size,
+// Convolution with 3 x 3 windows by Winograd's algorithm F(m x m, 3 x 3): y is cut into tiles of m
+// x m, m being 2 or 4, each of which depends on a patch of (m + 2) x (m + 2) of x. With V = B^T
+// patch B and U = G w G^T, both of a patch's size,
 //
 //     tile = A^T (sum over channels of U * V, element by element) A
 //
-// which takes 16 multiplications for 4 elements, or 36 for 16, where windows take 9 for each. Over all tiles and
-// channels, the sum is a matrix product for each element of a patch. conv_dgrad is a convolution of gy by w turned
-// around. conv_wgrad has the sums over tiles of (A gy A^T) * V, again a product each, of which G^T and G make gw.
+// which takes 16 multiplications for 4 elements, or 36 for 16, where windows take 9 for each. Over
+// all tiles and channels, the sum is a matrix product for each element of a patch. conv_dgrad is a
+// convolution of gy by w turned around. conv_wgrad has the sums over tiles of (A gy A^T) * V, again
+// a product each, of which G^T and G make gw.
 //
 // A, B and G multiply polynomials by their values at some points: 0, 1, -1 and infinity for m = 2:
 //
@@ -15,11 +16,13 @@
 //           0 -1  1  0          1/2 -1/2  1/2           0  1 -1 -1
 //           0  1  0 -1           0    0    1
 //
-// They add and halve, so that rounding errors are those of a plain sum whose weights are as large as the largest of their
-// window. Also, an element of the patch takes part only in the elements of the tile whose windows have it: A^T and B^T
-// have their zeros so. A single large element thus leaves all results without it as exact as they were.
+// They add and halve, so that rounding errors are those of a plain sum whose weights are as large
+// as the largest of their window. Also, an element of the patch takes part only in the elements of
+// the tile whose windows have it: A^T and B^T have their zeros so. A single large element thus
+// leaves all results without it as exact as they were.
 //
-// m = 4 takes the points 1/2 and -2, too, and loses two bits (with 2 and -2 it would lose half a bit more):
+// m = 4 takes the points 1/2 and -2, too, and loses two bits (with 2 and -2 it would lose half a
+// bit more):
 //
 //           1  -3/2   -2   3/2    1    0           1     0     0             1  1  1   1   1  0
 //           0   -1   1/2   5/2    1    0          1/3   1/3   1/3      A^T   0  1 -1  1/2 -2  0
@@ -28,14 +31,15 @@
 //           0   1/2  -1   -1/2    1    0          1/15 -2/15  4/15
 //           0    1  -3/2   -2    3/2   1           0     0     1
 //
-// Here every element of the patch takes part in the whole tile and cancels out where no window has it, up to a rounding
-// error of its own size. Only conv_wgrad is computed so: a large element of x or of gy is a term of all nine sums of its
-// channel in any case, but for those at the edges.
+// Here every element of the patch takes part in the whole tile and cancels out where no window has
+// it, up to a rounding error of its own size. Only conv_wgrad is computed so: a large element of x
+// or of gy is a term of all nine sums of its channel in any case, but for those at the edges.
 //
-// The tiles of all images are one line, cut into blocks. A block goes through three phases: patches are
-// transformed into packed operands of the products, which are multiplied, and the sums are transformed into y.
-// Of many blocks, each is the work of a thread. Of few, all threads share the work of each phase. No order of
-// additions depends on the cut. conv_wgrad adds up block after block, in an order that sizes decide.
+// The tiles of all images are one line, cut into blocks. A block goes through three phases: patches
+// are transformed into packed operands of the products, which are multiplied, and the sums are
+// transformed into y. Of many blocks, each is the work of a thread. Of few, all threads share the
+// work of each phase. No order of additions depends on the cut. conv_wgrad adds up block after
+// block, in an order that sizes decide.
 #include "device/cpu/conv_winograd.h"
 
 #include "device/cpu/gemm_kernel.h"
@@ -71,8 +75,8 @@ typedef struct {
     size_t       block_bytes, padded_bytes;
 } winograd;
 
-// A block of tiles, first .. first + count - 1, and its scratch. Threads copy a channel of the rows of x that
-// it depends on with their padding, where tile i has its patch at patch[i].
+// A block of tiles, first .. first + count - 1, and its scratch. Threads copy a channel of the rows
+// of x that it depends on with their padding, where tile i has its patch at patch[i].
 // conv_wgrad: m holds Z instead of sums.
 typedef struct {
     const winograd *g;
@@ -84,7 +88,7 @@ typedef struct {
     bool            begins;        // them
 } tile_block;
 
-// ---- sizes ----
+// ---- sizes -------------------------------------------------------------------------------------
 
 static size_t float_bytes(int64_t n)
 {
@@ -108,16 +112,18 @@ static size_t padded_bytes(const winograd *g)
     return float_bytes((tni_ceil_div(g->block - 1, g->across) + 1) * g->side * g->width);
 }
 
-// Returns the distance from tile to tile in Z: the rows of the products, which whole vectors are stored of.
+// Returns the distance from tile to tile in Z: the rows of the products, which whole vectors are
+// stored of.
 static int64_t gradient_ld(const winograd *g)
 {
     return tni_round_up(g->rows, g->isa->winograd.lanes);
 }
 
-// Cuts the tiles into blocks that the cache holds, or, where that leaves threads idle, that they share. With at least
-// ROUNDS blocks for each thread, those without one in the last round are idle for a quarter of the time at most. Shared
-// blocks have the tiles of SHARE plain ones for each thread, since all threads wait for each other after each phase, and of
-// at most SHARES, so that scratch stays at about SHARES * BLOCK_BYTES.
+// Cuts the tiles into blocks that the cache holds, or, where that leaves threads idle, that they
+// share. With at least ROUNDS blocks for each thread, those without one in the last round are idle
+// for a quarter of the time at most. Shared blocks have the tiles of SHARE plain ones for each
+// thread, since all threads wait for each other after each phase, and of at most SHARES, so that
+// scratch stays at about SHARES * BLOCK_BYTES.
 static void cut_tiles(winograd *g)
 {
     enum { ROUNDS = 3, SHARE = 4, SHARES = 32 };
@@ -135,11 +141,12 @@ static size_t weight_bytes(const winograd *g)
     return float_bytes(g->points * g->rows * g->C);
 }
 
-// Cuts the tiles of conv_wgrad, and by sizes alone where chains of additions end: after every `depth` tiles and at
-// the end of a split. Splits have sums of their own, so that each is the work of a thread: at most SPLITS, enough for 16
-// threads, of SUM_BYTES together, which every block of a split adds to and a shared cache should hold. Where that allows
-// fewer than FEW there is one, whose blocks are so long that all threads can share them: two products for each thread,
-// UNITS at most, since scratch grows with them.
+// Cuts the tiles of conv_wgrad, and by sizes alone where chains of additions end: after every
+// `depth` tiles and at the end of a split. Splits have sums of their own, so that each is the work
+// of a thread: at most SPLITS, enough for 16 threads, of SUM_BYTES together, which every block of a
+// split adds to and a shared cache should hold. Where that allows fewer than FEW there is one,
+// whose blocks are so long that all threads can share them: two products for each thread, UNITS at
+// most, since scratch grows with them.
 static void cut_gradient(winograd *g)
 {
     enum { SUM_BYTES = 1 << 22, SPLITS = 16, FEW = 4, UNITS = 16 };
@@ -154,7 +161,8 @@ static void cut_gradient(winograd *g)
     g->blocks = tni_ceil_div(g->tiles, g->block);
 }
 
-// Fills in the whole plan, but no scratch. conv_dgrad swaps the roles of x and y and of the channels.
+// Fills in the whole plan, but no scratch. conv_dgrad swaps the roles of x and y and of the
+// channels.
 static winograd plan_tiles(const tni_conv_plan *c, int threads, tni_winograd_tile tile)
 {
     bool     forward = c->call->op != TNI_conv_dgrad, gradient = c->call->op == TNI_conv_wgrad;
@@ -195,8 +203,9 @@ static winograd plan_tiles(const tni_conv_plan *c, int threads, tni_winograd_til
     return g;
 }
 
-// Returns the cost in multiply-adds: a transform of a patch or of a tile takes about as long as TRANSFORM of them
-// for each of its elements. One of a weight, or reading one that is kept, takes as long as WEIGHT.
+// Returns the cost in multiply-adds: a transform of a patch or of a tile takes about as long as
+// TRANSFORM of them for each of its elements. One of a weight, or reading one that is kept, takes
+// as long as WEIGHT.
 static double cost_of(const winograd *g)
 {
     enum { TRANSFORM = 8, WEIGHT = 8 };
@@ -205,8 +214,9 @@ static double cost_of(const winograd *g)
     return g->points * (tiles * (pairs + TRANSFORM * (double)(g->C + g->O)) + WEIGHT * pairs);
 }
 
-// conv_wgrad is computed by the larger tiles where these save an eighth. conv and conv_dgrad are not: an element of x or gy
-// a million times larger than its neighbours would leave no digit of results up to three places away from its windows.
+// conv_wgrad is computed by the larger tiles where these save an eighth. conv and conv_dgrad are
+// not: an element of x or gy a million times larger than its neighbours would leave no digit of
+// results up to three places away from its windows.
 static winograd plan_winograd(const tni_conv_plan *c, int threads)
 {
     const tni_winograd_kernel *k     = &tni_gemm_isa_get()->winograd;
@@ -240,7 +250,7 @@ size_t tni_winograd_scratch(const tni_conv_plan *c)
            g.block_bytes * (g.shared ? 1 : (size_t)g.threads);
 }
 
-// ---- weights ----
+// ---- weights -----------------------------------------------------------------------------------
 
 // Weights of that many channels of y beside each other.
 enum { WEIGHT_LANES = 4 };
@@ -274,7 +284,8 @@ static void transform_windows(const weight_lanes w[9], float *u, int64_t step, i
     }
 }
 
-// Reads the windows of `lanes` channels of y from o on, at channel c of x; those past the last are zeros.
+// Reads the windows of `lanes` channels of y from o on, at channel c of x; those past the last are
+// zeros.
 static void read_windows(const winograd *g, int64_t o, int64_t c, int lanes,
                          float w[9][WEIGHT_LANES])
 {
@@ -285,7 +296,8 @@ static void read_windows(const winograd *g, int64_t o, int64_t c, int lanes,
     }
 }
 
-// A task: U of a strip of mr channels of y, packed for the products; channels past the last are zeros.
+// A task: U of a strip of mr channels of y, packed for the products; channels past the last are
+// zeros.
 static void weight_item(void *arg, int64_t strip, int worker)
 {
     const winograd *g  = arg;
@@ -303,7 +315,7 @@ static void weight_item(void *arg, int64_t strip, int worker)
         }
 }
 
-// ---- patches and tiles ----
+// ---- patches and tiles -------------------------------------------------------------------------
 
 // Fills in where the tiles of a block are. Lanes past the last tile read any patch.
 static void find_tiles(tile_block *b)
@@ -319,8 +331,8 @@ static void find_tiles(tile_block *b)
     }
 }
 
-// The channels that tiles are read from: x, or gy. side: rows that a row of tiles reads; width: of a row with its
-// padding.
+// The channels that tiles are read from: x, or gy. side: rows that a row of tiles reads; width: of
+// a row with its padding.
 typedef struct {
     const float *at;
     int64_t      C, H, W, padding[2], side, width;
@@ -336,8 +348,8 @@ static planes planes_of_y(const winograd *g)
     return (planes){ g->y, g->O, g->OH, g->OW, { 0, 0 }, g->out, g->out * g->across };
 }
 
-// Copies what the block's tiles read of channel c, with its padding: of each image the rows of its rows of tiles,
-// which overlap.
+// Copies what the block's tiles read of channel c, with its padding: of each image the rows of its
+// rows of tiles, which overlap.
 static void pad_rows(const tile_block *b, const planes *p, int64_t c, float *to)
 {
     const winograd *g = b->g;
@@ -385,8 +397,8 @@ static void input_item(void *arg, int64_t item, int worker)
     }
 }
 
-// Copies channel o of the block's tiles from rows of whole tiles into y, which may cut the last tile of a row and the
-// last row.
+// Copies channel o of the block's tiles from rows of whole tiles into y, which may cut the last
+// tile of a row and the last row.
 static void cut_rows(const tile_block *b, int64_t o, const float *from)
 {
     const winograd *g    = b->g;
@@ -429,7 +441,7 @@ static void output_item(void *arg, int64_t item, int worker)
     for (int64_t o = o0; o < o1; o++) store_tiles(b, o, plane);
 }
 
-// ---- products ----
+// ---- products ----------------------------------------------------------------------------------
 
 // Returns the parts that the rows of a product are cut into, so that all threads have some.
 static int64_t row_parts(const winograd *g)
@@ -475,8 +487,8 @@ static tile_block block_of(const winograd *g, int64_t item, int worker)
     return b;
 }
 
-// A task: all phases of a block. Inside of a task, its items run one after the other on its thread, each as
-// worker 0.
+// A task: all phases of a block. Inside of a task, its items run one after the other on its thread,
+// each as worker 0.
 static void block_task(void *arg, int64_t item, int worker)
 {
     const winograd *g = arg;
@@ -486,10 +498,11 @@ static void block_task(void *arg, int64_t item, int worker)
     tni_parallel(g->threads, tni_ceil_div(g->O, CHANNELS), output_item, &b);
 }
 
-// ---- the gradient of the weights ----
+// ---- the gradient of the weights ---------------------------------------------------------------
 
-// A task: V of a vector of channels of x, or, after those, Z = A gy A^T of one of gy; all tiles of the block.
-// Vectors are along the channels, as strips of the products are packed; those past the last channel repeat it.
+// A task: V of a vector of channels of x, or, after those, Z = A gy A^T of one of gy; all tiles of
+// the block. Vectors are along the channels, as strips of the products are packed; those past the
+// last channel repeat it.
 static void spread_item(void *arg, int64_t item, int worker)
 {
     const tile_block *b     = arg;
@@ -512,8 +525,8 @@ static void spread_item(void *arg, int64_t item, int worker)
     }
 }
 
-// A task: a part of the rows of one of the products of a block, gU (O, C) += Z (O, tiles) @ V (C, tiles)^T, added to
-// those of the blocks before.
+// A task: a part of the rows of one of the products of a block, gU (O, C) += Z (O, tiles) @ V (C,
+// tiles)^T, added to those of the blocks before.
 static void gradient_item(void *arg, int64_t item, int worker)
 {
     const tile_block *b     = arg;

@@ -39,7 +39,7 @@ static bool cpu_probe(tni_text *detail)
     return true;
 }
 
-// ---- memory ----
+// ---- memory ------------------------------------------------------------------------------------
 
 static void *cpu_alloc(void *session, size_t bytes)
 {
@@ -67,7 +67,7 @@ static tn_status cpu_download(void *session, void *host, tn_dtype dt, const void
     return cpu_upload(session, host, dt, src, count, why);
 }
 
-// ---- running ----
+// ---- running -----------------------------------------------------------------------------------
 
 // clang-format off
 static const tni_device_calls calls = {

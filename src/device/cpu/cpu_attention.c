@@ -13,7 +13,8 @@
 // that share a head of keys. A mask that serves several heads gets its gradient, dM, from all of
 // them: these heads are then one task after the other (a team).
 //
-// B batches, H heads, T queries, S keys and values, D their size, E that of a value, Hk heads of keys
+// B batches, H heads, T queries, S keys and values, D their size, E that of a value, Hk heads of
+// keys
 #include "base/pool.h"
 #include "device/attention.h"
 #include "device/cpu/cpu_ops.h"
@@ -31,7 +32,8 @@ enum {
     PANEL        = 240       // rows of a product that are packed at a time, as in gemm_own.c
 };
 
-// One call. Operands of f16 and bf16 are copied to f32, and results are made in f32 and rounded once.
+// One call. Operands of f16 and bf16 are copied to f32, and results are made in f32 and rounded
+// once.
 typedef struct {
     const tni_call        *call;
     tni_attention          a;
@@ -54,9 +56,9 @@ typedef struct {
     size_t worker_bytes;
 } attention_job;
 
-// A thread's scratch: scores, which become weights; their gradients; a row of the mask; the factor that
-// normalizes each row of the result; a result to be rounded; packed operands of a product. A row of
-// scores begins with the first key of its block.
+// A thread's scratch: scores, which become weights; their gradients; a row of the mask; the factor
+// that normalizes each row of the result; a result to be rounded; packed operands of a product. A
+// row of scores begins with the first key of its block.
 typedef struct {
     char   *scores, *grads, *bias, *result;
     float  *random;  // numbers that decide what is dropped of a row
@@ -555,7 +557,8 @@ static void clear_mask_sums(const attention_job *w, const query_block *k)
     }
 }
 
-// Whether a head, b * H + h, is of a team: the mask does not tell its (b, h) from that of the others.
+// Whether a head, b * H + h, is of a team: the mask does not tell its (b, h) from that of the
+// others.
 static bool is_in_team(const attention_job *w, int64_t team, int64_t head)
 {
     if (!w->mask.grad) return team == head;
@@ -564,7 +567,8 @@ static bool is_in_team(const attention_job *w, int64_t team, int64_t head)
     return team == b * size[1] + h;
 }
 
-// Gradient: all blocks of a chunk of each head of a team, in order, since they add to the same sums.
+// Gradient: all blocks of a chunk of each head of a team, in order, since they add to the same
+// sums.
 static void attend_grad_task(void *arg, int64_t item, int worker)
 {
     attention_job *w = arg;
@@ -597,8 +601,8 @@ static void add_chunk_sums(tn_dtype dt, void *to, const void *from, int64_t n)
         for (int64_t i = 0; i < n; i++) d[i] += y[i];
 }
 
-// Adds up the chunks of all query heads that a head of keys serves, in order, and rounds the sums to
-// the outputs' dtype.
+// Adds up the chunks of all query heads that a head of keys serves, in order, and rounds the sums
+// to the outputs' dtype.
 static void sum_chunks_task(void *arg, int64_t item, int worker)
 {
     attention_job       *w    = arg;

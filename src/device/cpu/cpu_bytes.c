@@ -1,14 +1,15 @@
-// Products and convolutions of bytes, with sums in i32: how the work is cut, and how operands are packed for the
-// kernels of gemm_bytes.h.
+// Products and convolutions of bytes, with sums in i32: how the work is cut, and how operands are
+// packed for the kernels of gemm_bytes.h.
 //
 //     matmul_i32   a product for each matrix of the batch
 //     conv_i32     y (positions, OG) = windows (positions, K) @ w (K, OG) for each group, channels last; K goes along the
 //                  taps of a window, and along the channels of each
 //
-// b is packed first, all of it, unless the packed form of the same weights was kept. The result is cut into bands of
-// rows; a task packs the rows of a that its band needs, then multiplies them by one strip of b after the other, and runs
-// the kernel that follows on the band. If nothing but that kernel reads the result, a band of it is computed in
-// scratch: 4 bytes for each element never leave the cache.
+// b is packed first, all of it, unless the packed form of the same weights was kept. The result is
+// cut into bands of rows; a task packs the rows of a that its band needs, then multiplies them by
+// one strip of b after the other, and runs the kernel that follows on the band. If nothing but that
+// kernel reads the result, a band of it is computed in scratch: 4 bytes for each element never
+// leave the cache.
 #include "device/cpu/conv_bytes_depthwise.h"
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/gemm_bytes.h"
@@ -16,23 +17,25 @@
 
 #include <string.h>
 
-// Sizes of bands were tried from 64 KB of packed rows and 32 KB of results to four and sixteen times that: the layers of a
-// ResNet-50 took the same time within one percent.
+// Sizes of bands were tried from 64 KB of packed rows and 32 KB of results to four and sixteen
+// times that: the layers of a ResNet-50 took the same time within one percent.
 //
-// A_BYTES, C_BYTES: of a band's packed rows and of its result, which a second-level cache holds besides a strip of b.
-// TASKS: bands wanted for each of several threads: a late one holds up little. LEAST_WORK: multiply-adds that are worth
-// a thread.
+// A_BYTES, C_BYTES: of a band's packed rows and of its result, which a second-level cache holds
+// besides a strip of b. TASKS: bands wanted for each of several threads: a late one holds up
+// little. LEAST_WORK: multiply-adds that are worth a thread.
 enum { A_BYTES = 1 << 17, C_BYTES = 1 << 18, TASKS = 3, LEAST_WORK = 1 << 18 };
 
-// Where b of one product has its elements: column j, tap (d, h, w), channel c. A matrix has one tap.
+// Where b of one product has its elements: column j, tap (d, h, w), channel c. A matrix has one
+// tap.
 typedef struct {
     int64_t col, tap[3], channel;  // strides
     int64_t taps[3], channels;     // sizes
 } byte_columns;
 
-// All products of a call, which have one shape. outer: those whose results follow each other, matrices of a batch;
-// inner: those whose results are side by side, groups of a convolution. Their operands are counted through by a, b and c:
-// product i begins tni_arg_offset(.., i) elements after the first.
+// All products of a call, which have one shape. outer: those whose results follow each other,
+// matrices of a batch; inner: those whose results are side by side, groups of a convolution. Their
+// operands are counted through by a, b and c: product i begins tni_arg_offset(.., i) elements after
+// the first.
 typedef struct {
     const tni_call         *call;
     const tni_bytes_kernel *kernel;
@@ -51,13 +54,14 @@ typedef struct {
     int64_t             band, down, across;  // rows of a band; bands; parts of its columns
     tni_tiled_epilogue *epilogue;
     bool                in_scratch;  // bands of the result are
-    // Memory: x in the order that is read, packed b, starts of columns; of each worker: packed a, windows, sums of rows, c.
+    // Memory: x in the order that is read, packed b, starts of columns; of each worker: packed a,
+    // windows, sums of rows, c.
     char  *copied, *packed, *workers;
     size_t copied_bytes, strip_bytes, start_bytes, pack_bytes;
     size_t a_bytes, window_bytes, sum_bytes, c_bytes, worker_bytes;
 } byte_job;
 
-// ---- planning ----
+// ---- planning ----------------------------------------------------------------------------------
 
 static size_t aligned(int64_t bytes)
 {
@@ -73,8 +77,8 @@ static tni_arg leading(const tni_arg *x, int64_t n, int64_t step)
     return y;
 }
 
-// Matrices of a batch: each has rows of its own, and b of its own unless its leading strides are all 0. Elements are bytes, so
-// that strides in elements are those in bytes.
+// Matrices of a batch: each has rows of its own, and b of its own unless its leading strides are
+// all 0. Elements are bytes, so that strides in elements are those in bytes.
 static void plan_matmul(byte_job *j)
 {
     const tni_arg *a = &j->call->in[0], *b = &j->call->in[1], *c = &j->call->out;
@@ -120,8 +124,9 @@ static void plan_conv(byte_job *j)
                                  c->CG };
 }
 
-// Bands are as tall as the cache allows, and shorter where threads would have none; if rows are too few for that,
-// columns are cut, too. Any of the sizes may be 0, and counts as 1 here: the result is then empty, or zeros.
+// Bands are as tall as the cache allows, and shorter where threads would have none; if rows are too
+// few for that, columns are cut, too. Any of the sizes may be 0, and counts as 1 here: the result
+// is then empty, or zeros.
 static void cut_result(byte_job *j)
 {
     int64_t mr = j->kernel->mr, row = tni_max_i64(1, j->steps * j->kernel->kr);
@@ -139,8 +144,8 @@ static void cut_result(byte_job *j)
     if (j->down > 1) j->across = 1;
 }
 
-// Fills in all but addresses of scratch. Which bytes are turned depends on what the kernel multiplies: b is signed in all of
-// them, a in most.
+// Fills in all but addresses of scratch. Which bytes are turned depends on what the kernel
+// multiplies: b is signed in all of them, a in most.
 static byte_job plan_bytes(const tni_call *call)
 {
     byte_job j = { .call = call, .kernel = tni_bytes_kernel_get(0) };
@@ -170,8 +175,8 @@ static bool is_empty(const byte_job *j)
     return j->m * j->n * j->outer * j->inner == 0;
 }
 
-// Enough for all that run_bytes takes, in its order: the copy of x, what each worker has, and b packed, which is elsewhere
-// once it is kept.
+// Enough for all that run_bytes takes, in its order: the copy of x, what each worker has, and b
+// packed, which is elsewhere once it is kept.
 static size_t scratch_of(const tni_call *call)
 {
     byte_job j = plan_bytes(call);
@@ -190,9 +195,10 @@ size_t tni_cpu_conv_i32_scratch(const tni_call *call)
     return scratch_of(call);
 }
 
-// ---- packing ----
+// ---- packing -----------------------------------------------------------------------------------
 
-// Writes n bytes, each xor `flip`, in pieces of kr bytes, `apart` bytes from piece to piece; the last is filled with zeros.
+// Writes n bytes, each xor `flip`, in pieces of kr bytes, `apart` bytes from piece to piece; the
+// last is filled with zeros.
 static inline __attribute__((always_inline)) void spread(int kr, const uint8_t *from, int64_t n,
                                                          uint8_t flip, uint8_t *to, int64_t apart)
 {
@@ -216,7 +222,8 @@ static void spread_row(const tni_bytes_kernel *q, const uint8_t *from, int64_t n
     else spread(2, from, n, flip, to, apart);
 }
 
-// Elements of two vectors, numbered through, as a third. Compilers before gcc 12 spell it otherwise.
+// Elements of two vectors, numbered through, as a third. Compilers before gcc 12 spell it
+// otherwise.
 typedef uint32_t four __attribute__((vector_size(16)));
 #if defined(__clang__) || __GNUC__ >= 12
 #define PICK4(x, y, i, j, k, l) __builtin_shufflevector(x, y, i, j, k, l)
@@ -232,8 +239,8 @@ static four load_four(const uint8_t *x, uint32_t turn)
     return v ^ turn;
 }
 
-// The same as spread for four rows side by side in pieces of four bytes, 16 bytes of each at a time: four vectors are
-// transposed. Returns how many bytes of each row were written.
+// The same as spread for four rows side by side in pieces of four bytes, 16 bytes of each at a
+// time: four vectors are transposed. Returns how many bytes of each row were written.
 static int64_t spread_four(const uint8_t *from, int64_t row, int64_t n, uint8_t flip, uint8_t *to,
                            int64_t apart)
 {
@@ -268,7 +275,8 @@ static void spread_rows(const byte_job *j, const uint8_t *from, int64_t row, int
     }
 }
 
-// The sum of a row as it is packed, which is what a column of unsigned b leaves to be added for each row.
+// The sum of a row as it is packed, which is what a column of unsigned b leaves to be added for
+// each row.
 static int32_t sum_bytes_of(const uint8_t *x, int64_t n, uint8_t flip, bool is_unsigned)
 {
     uint32_t sum = 0;
@@ -344,7 +352,8 @@ static inline void copy_run(uint8_t *to, const uint8_t *from, int64_t n)
     if (i < n) memcpy(to + n - 16, from + n - 16, 16);
 }
 
-// Gathers a row of a window, KW places from column w on of row `line` of an image; NULL: that is padding.
+// Gathers a row of a window, KW places from column w on of row `line` of an image; NULL: that is
+// padding.
 static inline void gather_line(const tni_conv_plan *c, const uint8_t *line, int64_t w, uint8_t *to)
 {
     if (line && w >= 0 && w + c->KW <= c->W) {
@@ -356,7 +365,8 @@ static inline void gather_line(const tni_conv_plan *c, const uint8_t *line, int6
         else memset(to, c->fill, (size_t)c->C);
 }
 
-// Gathers windows over two axes without dilation or groups: a row of a window is a run of x, and only a few are cut by an edge.
+// Gathers windows over two axes without dilation or groups: a row of a window is a run of x, and
+// only a few are cut by an edge.
 static void gather_windows(const tni_conv_plan *c, int64_t q, int64_t n, uint8_t *to)
 {
     const uint8_t *x     = (const uint8_t *)c->x;
@@ -373,7 +383,8 @@ static void gather_windows(const tni_conv_plan *c, int64_t q, int64_t n, uint8_t
     }
 }
 
-// Returns rows i .. i+n-1 of a of a product, each with its bytes in a run, *row apart: where they are, or gathered.
+// Returns rows i .. i+n-1 of a of a product, each with its bytes in a run, *row apart: where they
+// are, or gathered.
 static const uint8_t *rows_of(const byte_job *j, int64_t product, int64_t i, int64_t n,
                               uint8_t *windows, int64_t *row)
 {
@@ -417,7 +428,7 @@ static void pack_rows(const byte_job *j, int64_t product, int64_t i, int64_t row
     }
 }
 
-// ---- multiplying ----
+// ---- multiplying -------------------------------------------------------------------------------
 
 // One tile. The kernel writes whole tiles; one at the edge goes through a copy.
 static void multiply_tile(const byte_job *j, const worker_memory *m, int64_t r, int rows,
@@ -441,8 +452,8 @@ static void multiply_tile(const byte_job *j, const worker_memory *m, int64_t r, 
 
 // A task: a part of the columns of one band of one product.
 //
-// Strips of b are the outer loop: one of them stays in the first-level cache while all strips of the band's rows, which the
-// second-level cache has, go past it.
+// Strips of b are the outer loop: one of them stays in the first-level cache while all strips of
+// the band's rows, which the second-level cache has, go past it.
 static void band_task(void *arg, int64_t item, int worker)
 {
     const byte_job *j    = arg;

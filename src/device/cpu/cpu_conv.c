@@ -6,9 +6,10 @@
 //     conv_wgrad   gw = gy @ windows(x)^T     summed over all positions of all images
 //
 // Gathering windows (im2col) a block at a time costs some copying and gives all arithmetic to the
-// matrix product, whatever the strides, paddings, dilations and groups. A window of one tap with stride 1
-// and no padding needs no gathering, since x is its own windows (`pointwise`): channels first that is a
-// batch of products, one for each image; channels last, one product over all positions.
+// matrix product, whatever the strides, paddings, dilations and groups. A window of one tap with
+// stride 1 and no padding needs no gathering, since x is its own windows (`pointwise`): channels
+// first that is a batch of products, one for each image; channels last, one product over all
+// positions.
 //
 // The work of a task depends on sizes alone, and tasks write disjoint memory, so that the number of
 // threads changes no bit. conv_wgrad, whose result all positions add to, has partial results that
@@ -19,14 +20,16 @@
 
 #include <string.h>
 
-// WANTED_TASKS: tasks wanted, enough for 16 threads; a constant, so that the cut depends on sizes alone.
-// PARTIAL_BYTES: most bytes of partial weight gradients; clearing and adding them costs memory traffic.
-// WHOLE_BYTES: most bytes of the windows of an image that is one block, the work of all threads.
+// WANTED_TASKS: tasks wanted, enough for 16 threads; a constant, so that the cut depends on sizes
+// alone. PARTIAL_BYTES: most bytes of partial weight gradients; clearing and adding them costs
+// memory traffic. WHOLE_BYTES: most bytes of the windows of an image that is one block, the work of
+// all threads.
 enum { WANTED_TASKS = 16, PARTIAL_BYTES = 1 << 25, WHOLE_BYTES = 1 << 22 };
 
-// How large a block is: about `bytes` of gathered windows, which should still be in a second-level cache
-// when the product reads them; at least `least` positions, so that packing w pays; but only `fewest` if
-// threads would be idle otherwise. Channels last gathers in longer runs, so that smaller blocks do.
+// How large a block is: about `bytes` of gathered windows, which should still be in a second-level
+// cache when the product reads them; at least `least` positions, so that packing w pays; but only
+// `fewest` if threads would be idle otherwise. Channels last gathers in longer runs, so that
+// smaller blocks do.
 typedef struct {
     int64_t bytes, least, fewest;
 } block_size;
@@ -36,7 +39,7 @@ static block_size block_limits(const tni_conv_plan *c)
     return c->channels_last ? (block_size){ 1 << 18, 64, 64 } : (block_size){ 1 << 19, 192, 48 };
 }
 
-// ---- products ----
+// ---- products ----------------------------------------------------------------------------------
 
 // A block of windows (K, positions) or of y (OG, positions), by strides.
 typedef struct {
@@ -135,7 +138,7 @@ static tni_gemm weight_product(const tni_conv_plan *c, char *w, matrix x, matrix
                        .accumulate = true };
 }
 
-// ---- planning ----
+// ---- planning ----------------------------------------------------------------------------------
 
 // Cuts conv_dgrad, channels first: blocks of whole images and of channels, since each channel
 // of gx is summed by one task. Small images are taken together, up to `least` positions;
@@ -183,8 +186,8 @@ static void cut_positions(tni_conv_plan *c)
                               tni_clamp(tni_min_i64(limit, c->blocks), 1, WANTED_TASKS));
 }
 
-// Whether conv of a single image is one product that all threads share: cut into blocks, each of few positions, it
-// would read and pack all of w for every block.
+// Whether conv of a single image is one product that all threads share: cut into blocks, each of
+// few positions, it would read and pack all of w for every block.
 static bool is_whole(const tni_conv_plan *c)
 {
     return c->call->op == TNI_conv && c->N == 1 && c->G == 1 && !c->channels_last &&
@@ -313,7 +316,7 @@ static tni_conv_plan plan_conv_blocks(const tni_call *call, char *scratch, size_
     return c;
 }
 
-// ---- 1 x 1, channels first ----
+// ---- 1 x 1, channels first ---------------------------------------------------------------------
 
 // Returns the products of one group, for all images, with x as it is.
 static tni_gemm_batch pointwise_product(const tni_conv_plan *c, int64_t g)
@@ -325,7 +328,7 @@ static tni_gemm_batch pointwise_product(const tni_conv_plan *c, int64_t g)
                              .c_step = c->O * c->P };
 }
 
-// ---- one image ----
+// ---- one image ---------------------------------------------------------------------------------
 
 // Returns the product of all windows of the image.
 static tni_gemm_batch whole_product(const tni_conv_plan *c)
@@ -373,7 +376,7 @@ static void run_pointwise(const tni_conv_plan *c, void *scratch)
     }
 }
 
-// ---- the three ----
+// ---- the three ---------------------------------------------------------------------------------
 
 // Sets the positions of block number b: *q0 .. *q1-1.
 static void block_range(const tni_conv_plan *c, int64_t b, int64_t *q0, int64_t *q1)

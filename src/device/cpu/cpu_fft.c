@@ -1,5 +1,6 @@
-// Fourier transforms: tables of the lengths of a call, made once, and lines of every axis in turn, in groups that threads share. Lines are
-// transformed by fft_lanes.inc; how each length is cut is decided here.
+// Fourier transforms: tables of the lengths of a call, made once, and lines of every axis in turn,
+// in groups that threads share. Lines are transformed by fft_lanes.inc; how each length is cut is
+// decided here.
 //
 // A length is cut by what it is made of:
 //
@@ -8,8 +9,9 @@
 //   997                     a large prime: with c[k] = e^(-pi i k k / n), of which j k = (j j + k k - (j - k)^2) / 2 makes
 //                           y[k] = c[k] sum_j (x[j] c[j]) conj(c[k - j]), a convolution, by transforms of 2048 (Bluestein)
 //
-// Real lines go two in a lane, one as the real and one as the imaginary part: half of the work. Roots of unity are those of
-// tni_fft_root, to the last bit or so, so that the error of a transform is that of its passes, one rounding for each.
+// Real lines go two in a lane, one as the real and one as the imaginary part: half of the work.
+// Roots of unity are those of tni_fft_root, to the last bit or so, so that the error of a transform
+// is that of its passes, one rounding for each.
 #include "base/pool.h"
 #include "device/cpu/cpu_ops.h"
 #include "device/cpu/fft_lanes.h"
@@ -17,9 +19,11 @@
 #include <string.h>
 
 enum {
-    // Elements of a line from which it is cut in two: the lanes then take more than the second cache.
+    // Elements of a line from which it is cut in two: the lanes then take more than the second
+    // cache.
     LONG_LINE = 8192,
-    // A line that is alone, or one of few, is cut from here on, which fills the lanes; below, that gains nothing.
+    // A line that is alone, or one of few, is cut from here on, which fills the lanes; below, that
+    // gains nothing.
     SHORT_LINE = 64
 };
 
@@ -32,7 +36,8 @@ typedef struct {
 
 // ---- tables ------------------------------------------------------------------------------------
 
-// The radices of n: 4 as long as possible, then small primes. False if a factor is above TNI_FFT_RADIX.
+// The radices of n: 4 as long as possible, then small primes. False if a factor is above
+// TNI_FFT_RADIX.
 static bool factor(tni_fft_table *f, int64_t n)
 {
     static const int first[] = { 4, 2, 3, 5 };
@@ -73,7 +78,8 @@ static void put(void *to, int64_t at, int64_t bytes, const double w[2])
         else ((float *)to)[2 * at + i] = (float)w[i];
 }
 
-// The twiddles of pass after pass, in the order in which they are read: those of a group's r - 1 elements are next to each other.
+// The twiddles of pass after pass, in the order in which they are read: those of a group's r - 1
+// elements are next to each other.
 static void fill_twiddles(const tni_fft_table *f, int64_t bytes)
 {
     int64_t m = f->n, at = 0;
@@ -93,8 +99,9 @@ static void fill_twiddles(const tni_fft_table *f, int64_t bytes)
     }
 }
 
-// Decides how lines of n are transformed, `lines` of them; writes no tables yet. A chirp needs m >= 2 n - 1 elements, so that what wraps around
-// meets zeros. A split whose parts would not fill the lanes is none.
+// Decides how lines of n are transformed, `lines` of them; writes no tables yet. A chirp needs m >=
+// 2 n - 1 elements, so that what wraps around meets zeros. A split whose parts would not fill the
+// lanes is none.
 static void choose_lines(tni_fft_lines *f, int64_t n, int64_t lines, int lanes)
 {
     *f = (tni_fft_lines){ .n = n };
@@ -113,8 +120,8 @@ static void choose_lines(tni_fft_lines *f, int64_t n, int64_t lines, int lanes)
     while ((int64_t)1 << (2 * f->shift) < n) f->shift++;
 }
 
-// Bytes of the tables of an axis: about as much as one line for passes, two for a chirp, and the square root of that for a split, whose
-// twiddles are products of two.
+// Bytes of the tables of an axis: about as much as one line for passes, two for a chirp, and the
+// square root of that for a split, whose twiddles are products of two.
 static int64_t table_bytes(const tni_fft_lines *f, int64_t bytes)
 {
     int64_t all = tni_align64(2 * bytes * twiddles(&f->first)) +
@@ -133,8 +140,8 @@ static void *take(char **at, int64_t bytes)
     return p;
 }
 
-// Fills the tables of an axis from *at on. scratch: of a group. The squares of a chirp are taken modulo 2 n as they grow: k k itself has more
-// digits than an angle.
+// Fills the tables of an axis from *at on. scratch: of a group. The squares of a chirp are taken
+// modulo 2 n as they grow: k k itself has more digits than an angle.
 static void fill_lines(tni_fft_lines *f, int64_t bytes, char **at, char *scratch)
 {
     double w[2];
@@ -162,11 +169,12 @@ static void fill_lines(tni_fft_lines *f, int64_t bytes, char **at, char *scratch
 
 // ---- a call ------------------------------------------------------------------------------------
 
-// Threads take groups of lines: as many as a vector has lanes, or, of columns, as fill whole lines of the cache, so that no two threads write to
-// one. Few lines are few groups: a single long line runs on one thread.
+// Threads take groups of lines: as many as a vector has lanes, or, of columns, as fill whole lines
+// of the cache, so that no two threads write to one. Few lines are few groups: a single long line
+// runs on one thread.
 //
-// What threads share: lines of one axis. Groups lie side by side along `inner`, the elements after the axis, or, where there are none,
-// one line after the other.
+// What threads share: lines of one axis. Groups lie side by side along `inner`, the elements after
+// the axis, or, where there are none, one line after the other.
 typedef struct {
     const tni_fft_lines *lines;
     tni_fft_group        group;
@@ -218,8 +226,8 @@ static int64_t worker_bytes(const tni_fft_lines *axis, int axes, int64_t bytes)
     return tni_align64(most);
 }
 
-// A line of another axis than the last lies beside others, as many as there are elements after it: these fill the lanes, and the line need not
-// be cut for that.
+// A line of another axis than the last lies beside others, as many as there are elements after it:
+// these fill the lanes, and the line need not be cut for that.
 //
 // How the axes of a call are cut. Lines of an axis count as one where others lie beside them.
 static void choose_axes(const tni_fft *f, tni_fft_lines *axis)
@@ -344,8 +352,9 @@ static void run_others(const tni_call *call, const tni_fft *f, const fft_tables 
     }
 }
 
-// The last axis first, from the input to the result, then the others in place; of spectra to real numbers the others first, in a copy. Lines are
-// computed alone, so that the number of threads changes no bit.
+// The last axis first, from the input to the result, then the others in place; of spectra to real
+// numbers the others first, in a copy. Lines are computed alone, so that the number of threads
+// changes no bit.
 tn_status tni_cpu_fft(const tni_call *call)
 {
     tni_fft           f    = tni_fft_of(call);

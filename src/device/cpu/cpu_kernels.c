@@ -25,8 +25,8 @@
 #include <stdlib.h>
 
 enum {
-    // Kernels of a process, a bound on memory, as entries are never freed: later kernels are interpreted.
-    // The hash table has half as many buckets, so that chains stay short.
+    // Kernels of a process, a bound on memory, as entries are never freed: later kernels are
+    // interpreted. The hash table has half as many buckets, so that chains stay short.
     MOST_KERNELS = 8192,
     BUCKETS      = 4096,
     PER_JOB     = 64,  // kernels compiled as one text: the compiler is started once for all of them
@@ -415,8 +415,8 @@ static kernel_text text_by_rule(const tni_kernel *k)
     return (kernel_text){ .kernel = k };
 }
 
-// Writes the key of an entry: the kernel's and, if they are not the rule's, the settings of its text. Returns its bytes, more
-// than KEY_BYTES if there is none.
+// Writes the key of an entry: the kernel's and, if they are not the rule's, the settings of its
+// text. Returns its bytes, more than KEY_BYTES if there is none.
 static size_t key_of(const kernel_text *k, char key[KEY_BYTES])
 {
     static const tni_tuning rule;
@@ -493,7 +493,8 @@ static void queue_entry(entry *e, compile_job **j)
     table.counts.queued++;
 }
 
-// Returns the last job, if the thread has not begun with it: candidates that are expected one after the other are compiled together.
+// Returns the last job, if the thread has not begun with it: candidates that are expected one after
+// the other are compiled together.
 static compile_job *last_waiting_job(void)
 {
     compile_job *j = table.first;

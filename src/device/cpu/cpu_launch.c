@@ -13,12 +13,12 @@
 #include "device/cpu/strided.h"
 #include "device/cpu/interpret.h"
 
-// Chunks for each thread, of a kernel without tails: enough that a thread which the system delays does not
-// hold up the others for more than an eighth of its work.
+// Chunks for each thread, of a kernel without tails: enough that a thread which the system delays
+// does not hold up the others for more than an eighth of its work.
 enum { CHUNKS_PER_THREAD = 8 };
 
-// The first failed CHECK that a thread met, and its chunk. Threads take chunks in rising order. Aligned to a
-// cache line, as each thread writes its own.
+// The first failed CHECK that a thread met, and its chunk. Threads take chunks in rising order.
+// Aligned to a cache line, as each thread writes its own.
 typedef struct {
     _Alignas(64) int64_t fail[2];
     int64_t chunk;
@@ -36,16 +36,16 @@ typedef struct {
     size_t            worker_bytes;
 } running_launch;
 
-// Returns how many plain elements an element of a kernel is worth: tni_threads_for counts those of a kernel of a
-// few instructions, such as a copy or an add.
+// Returns how many plain elements an element of a kernel is worth: tni_threads_for counts those of
+// a kernel of a few instructions, such as a copy or an add.
 static int64_t element_weight(const tni_kernel *k)
 {
     enum { FEW = 8 };
     return 1 + k->nins / FEW;
 }
 
-// Returns the most threads that can run a launch, whatever its settings. Chunks of kernels without tails may be as short
-// as a unit.
+// Returns the most threads that can run a launch, whatever its settings. Chunks of kernels without
+// tails may be as short as a unit.
 static int most_threads(const tni_launch *l, const tni_work_split *cut)
 {
     int     threads = l->threads < TNI_MAX_THREADS ? l->threads : TNI_MAX_THREADS;
@@ -67,9 +67,9 @@ int tni_cpu_threads(const tni_launch *l)
     return launch_threads(l, &cut, l->tuning);
 }
 
-// Makes chunks longer, to CHUNKS_PER_THREAD for each thread, or shorter, as far as their elements are worth it. Only
-// for kernels without tails, whose bits do not depend on chunks: long chunks continue where the last one ended, which
-// hardware prefetching rewards.
+// Makes chunks longer, to CHUNKS_PER_THREAD for each thread, or shorter, as far as their elements
+// are worth it. Only for kernels without tails, whose bits do not depend on chunks: long chunks
+// continue where the last one ended, which hardware prefetching rewards.
 static void fit_chunks(tni_work_split *cut, int threads, int64_t weight, const tni_tuning *t)
 {
     int64_t each  = t && t->of[TNI_KNOB_CHUNKS] ? t->of[TNI_KNOB_CHUNKS] : CHUNKS_PER_THREAD;
@@ -103,8 +103,8 @@ static size_t partials_bytes(const tni_work_split *cut)
     return (size_t)tni_align64(8 * cut->partials * cut->chunks);
 }
 
-// A kernel can become compiled between this call and its launch, and other settings can win for it in any context, so
-// this returns enough for either way and for all threads.
+// A kernel can become compiled between this call and its launch, and other settings can win for it
+// in any context, so this returns enough for either way and for all threads.
 size_t tni_cpu_scratch(void *session, void *entry, const tni_launch *l)
 {
     (void)session;

@@ -1,8 +1,9 @@
-// Linear algebra by the LAPACK that is found with the BLAS, else by device/host_linalg.c. Matrices of a batch
-// run side by side; a large one that is alone runs on the library's own threads.
+// Linear algebra by the LAPACK that is found with the BLAS, else by device/host_linalg.c. Matrices
+// of a batch run side by side; a large one that is alone runs on the library's own threads.
 //
-// LAPACK stores matrices by columns: our row-major a is a' to it. The triangle of a symmetric matrix
-// changes sides then, and the factors of an SVD change places; lu and qr are of transposed copies.
+// LAPACK stores matrices by columns: our row-major a is a' to it. The triangle of a symmetric
+// matrix changes sides then, and the factors of an SVD change places; lu and qr are of transposed
+// copies.
 #include "base/pool.h"
 #include "device/cpu/blas.h"
 #include "device/cpu/cpu_ops.h"
@@ -13,8 +14,8 @@
 #include <math.h>
 #include <string.h>
 
-// A call being run: t is the entry of LAPACK's tables, e the bytes of an element, lwork and liwork what
-// the library asked for.
+// A call being run: t is the entry of LAPACK's tables, e the bytes of an element, lwork and liwork
+// what the library asked for.
 typedef struct {
     tni_linalg        f;
     const tni_lapack *lapack;  // NULL: our own
@@ -66,8 +67,8 @@ static int64_t bytes_of(const job *j)
     return tni_align64(elements * j->e) + tni_align64((j->liwork + n) * 4);
 }
 
-// In the scratch of a matrix elements come first, as each function below divides them, and integers last: the n pivots at the end,
-// the library's own before them.
+// In the scratch of a matrix elements come first, as each function below divides them, and integers
+// last: the n pivots at the end, the library's own before them.
 //
 // Whether one matrix is large enough to be worth several threads: below, waking them takes longer.
 static bool is_wide(const tni_linalg *f, int threads)
@@ -76,7 +77,8 @@ static bool is_wide(const tni_linalg *f, int threads)
     return threads > 1 && f->batch < threads && f->n >= WIDE;
 }
 
-// Describes a call for the library, or for our own code if there is none or a size is past its integers.
+// Describes a call for the library, or for our own code if there is none or a size is past its
+// integers.
 static job job_of(const tni_call *c)
 {
     job j = { .f = tni_linalg_of(c), .e = (int64_t)tni_dtype_size(c->in[0].dtype) };
@@ -174,8 +176,8 @@ static void order_rows(const job *j, const int64_t *order, const char *b, char *
     }
 }
 
-// A matrix with a pivot of 0 has no solution. Rows are put in order before l and u, or after them if the equations are those of the
-// transposed matrix.
+// A matrix with a pivot of 0 has no solution. Rows are put in order before l and u, or after them
+// if the equations are those of the transposed matrix.
 static void run_solve(const job *j, int64_t i, char *work)
 {
     const char *b = matrix(j, &j->f.in[1], i), *a = matrix(j, &j->f.in[0], i);
@@ -245,7 +247,8 @@ static void run_eigh(const job *j, int64_t i, char *work)
 }
 
 // a' = v s u' to the library: its u is our v', its v' our u.
-// Vectors that nothing reads are left out if both are, else written to scratch: the library makes both or none.
+// Vectors that nothing reads are left out if both are, else written to scratch: the library makes
+// both or none.
 static void run_svd(const job *j, int64_t i, char *work)
 {
     int64_t m = j->m, n = j->n, most = m > n ? m : n, bytes = m * n * j->e;
@@ -300,7 +303,8 @@ size_t tni_cpu_linalg_scratch(const tni_call *call)
     return (size_t)(workers_of(&j.f, call->threads) * j.bytes);
 }
 
-// Work is cut by matrices alone, so that the number of threads changes no bit, except where a large matrix has the library's threads.
+// Work is cut by matrices alone, so that the number of threads changes no bit, except where a large
+// matrix has the library's threads.
 tn_status tni_cpu_linalg(const tni_call *call)
 {
     if (tni_linalg_is_value(call)) return tni_linalg_copy_value(call);

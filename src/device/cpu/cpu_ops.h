@@ -1,6 +1,6 @@
-// The functions behind the table of calls in cpu.c: one file of this folder for each kind of op. A scratch
-// function returns the bytes of scratch memory that the call needs; nothing here allocates while it runs, but what
-// is kept of weights.
+// The functions behind the table of calls in cpu.c: one file of this folder for each kind of op. A
+// scratch function returns the bytes of scratch memory that the call needs; nothing here allocates
+// while it runs, but what is kept of weights.
 #ifndef TNI_DEVICE_CPU_CPU_OPS_H
 #define TNI_DEVICE_CPU_CPU_OPS_H
 
@@ -16,7 +16,8 @@ tn_status tni_cpu_scatter(const tni_call *call);
 size_t    tni_cpu_fold_scratch(const tni_call *call);
 void      tni_cpu_fold(const tni_call *call);
 
-// Two functions for each LIBRARY row of ops.def: tni_cpu_matmul and tni_cpu_matmul_scratch, for example.
+// Two functions for each LIBRARY row of ops.def: tni_cpu_matmul and tni_cpu_matmul_scratch, for
+// example.
 // clang-format off
 #define CALLS(f, g)                                 \
     tn_status tni_cpu_##f(const tni_call *call);     \
@@ -29,7 +30,8 @@ void      tni_cpu_fold(const tni_call *call);
 
 // What a call could do otherwise, as bits of tni_otherwise.
 unsigned tni_cpu_others(const tni_call *call);
-// The tables of a Fourier transform, which its runs share. What is kept of any call begins with the function that frees it.
+// The tables of a Fourier transform, which its runs share. What is kept of any call begins with the
+// function that frees it.
 void *tni_cpu_prepare_fft(const tni_call *call);
 // Whether a convolution or its gradient keeps its weights from run to run, transformed.
 bool tni_cpu_conv_keeps(const tni_call *call);

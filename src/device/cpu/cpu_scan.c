@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-// Lines scanned side by side: their totals, 2 KiB, stay in the first-level cache. Least elements of a task.
+// Lines scanned side by side: their totals, 2 KiB, stay in the first-level cache. Least elements of
+// a task.
 enum { STRIP = 256, TASK = 1 << 14 };
 
 // A scan: the axes other than the scanned one, of in and out, and that axis.

@@ -8,8 +8,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-// Up to TASK / 1024 = 16 strips share the inner axes, each of at least STRIP elements, so that tasks
-// rarely share a cache line.
+// Up to TASK / 1024 = 16 strips share the inner axes, each of at least STRIP elements, so that
+// tasks rarely share a cache line.
 enum { TASK = 1 << 14, STRIP = 64 };
 
 // Reads an index of i32 or i64.
@@ -71,9 +71,9 @@ static void copy_element(size_t bytes, char *y, const char *x)
     else *y = *x;
 }
 
-// Two elements can meet only if they differ along the indexed axis alone. So tasks divide the
-// axes before it (outer) and those after it (inner, in strips), and each walks along that axis in
-// order: the last of several writes wins, and sums have a fixed order, without atomics. f16 and bf16 are
+// Two elements can meet only if they differ along the indexed axis alone. So tasks divide the axes
+// before it (outer) and those after it (inner, in strips), and each walks along that axis in order:
+// the last of several writes wins, and sums have a fixed order, without atomics. f16 and bf16 are
 // summed in f32, in scratch, and rounded once.
 typedef struct {
     const tni_call  *call;

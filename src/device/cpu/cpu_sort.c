@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-// SHORT: up to this length insertion takes fewer steps than clearing and summing the counts of radix sort.
-// TASK: least elements of a task; an element costs more than in other ops.
+// SHORT: up to this length insertion takes fewer steps than clearing and summing the counts of
+// radix sort. TASK: least elements of a task; an element costs more than in other ops.
 enum { SHORT = 48, BYTES = 8, VALUES = 256, TASK = 1 << 12 };
 
 // An element as its key, and its number in the line.
@@ -42,7 +42,7 @@ size_t tni_cpu_argsort_scratch(const tni_call *call)
     return sort_worker_bytes(call->out.rank > 0 ? call->out.size[axis] : 1) * (size_t)call->threads;
 }
 
-// ---- keys ----
+// ---- keys --------------------------------------------------------------------------------------
 
 // Turns a float into a key of the same order. Adding 0 turns -0 into 0. A negative number has all
 // bits inverted, a positive one its sign. NaN is above all.
@@ -91,7 +91,7 @@ static void make_keys(const sort_job *j, const char *x, entry *e)
     }
 }
 
-// ---- sorting ----
+// ---- sorting -----------------------------------------------------------------------------------
 
 // Insertion sort, stable.
 static void sort_short(entry *e, int64_t n)

@@ -1,5 +1,6 @@
-// Products with sparse matrices, by the kernels of gemm_sparse.inc. Threads take rows with about as many elements each. A row
-// is added up by one thread, in order, so that their number changes no bit.
+// Products with sparse matrices, by the kernels of gemm_sparse.inc. Threads take rows with about as
+// many elements each. A row is added up by one thread, in order, so that their number changes no
+// bit.
 //
 // f16 and bf16 are converted to f32 in scratch, and the result is rounded once.
 #include "base/pool.h"
@@ -9,7 +10,8 @@
 
 #include <math.h>
 
-// Least multiplications of a task: waking a thread costs some microseconds, in which a core does about this many.
+// Least multiplications of a task: waking a thread costs some microseconds, in which a core does
+// about this many.
 enum { TASK = 1 << 15 };
 
 // The operands as they are computed with: in place, or converted into scratch.
@@ -47,8 +49,8 @@ static tni_arg converted(const tni_arg *x, char **scratch)
     return y;
 }
 
-// Sets up a job; converts the operands. There are up to eight tasks for each thread, so that one that gets fewer cycles than the
-// others does not hold them up.
+// Sets up a job; converts the operands. There are up to eight tasks for each thread, so that one
+// that gets fewer cycles than the others does not hold them up.
 static sparse_job begin_job(const tni_call *c)
 {
     const struct tni_attr_sparse *a       = &c->attr->sparse;
@@ -81,7 +83,8 @@ static tn_status run_job(sparse_job *j, void (*run)(void *, int64_t, int))
 
 // ---- rows times a matrix -----------------------------------------------------------------------
 
-// The first row of task i: where its share of all elements and rows begins. A row counts as an element, since its result is written.
+// The first row of task i: where its share of all elements and rows begins. A row counts as an
+// element, since its result is written.
 static int64_t first_row(const sparse_job *j, int64_t i)
 {
     int64_t from = 0, to = j->lines;
@@ -95,7 +98,8 @@ static int64_t first_row(const sparse_job *j, int64_t i)
     return from;
 }
 
-// A thread's rows lie one after the other, and so does what it writes: threads share no line of the cache but at the ends.
+// A thread's rows lie one after the other, and so does what it writes: threads share no line of the
+// cache but at the ends.
 static void rows_task(void *arg, int64_t i, int worker)
 {
     const sparse_job *j = arg;

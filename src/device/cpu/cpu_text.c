@@ -9,7 +9,8 @@ void tni_cpu_compile_counts(int64_t *compiled, int64_t *found)
     *found           = c.found;
 }
 
-// Prints the kernel alone, without the prelude, under the settings that won; a kernel that has no C text has nothing to show.
+// Prints the kernel alone, without the prelude, under the settings that won; a kernel that has no C
+// text has nothing to show.
 char *tni_cpu_text(void *session, tni_heap *h, const tni_launch *l)
 {
     tni_out       o;

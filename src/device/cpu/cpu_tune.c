@@ -1,6 +1,7 @@
-// What measuring may choose on the cpu: how many threads run a launch, into how many chunks its work is cut, whether it stores by strips, and past the
-// caches (streams.c), and what the text of the kernel depends on (emit_c.h). No setting changes a bit: chunks of kernels with tails, whose extent fixes the
-// order of sums, are left as they are.
+// What measuring may choose on the cpu: how many threads run a launch, into how many chunks its
+// work is cut, whether it stores by strips, and past the caches (streams.c), and what the text of
+// the kernel depends on (emit_c.h). No setting changes a bit: chunks of kernels with tails, whose
+// extent fixes the order of sums, are left as they are.
 #include "device/cpu/cc.h"
 #include "device/cpu/cpu_kernels.h"
 #include "kernel/disk.h"
@@ -10,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Settings that won for launches of an entry with certain sizes and threads. Lists only grow, at their front: launches read them
-// without a lock.
+// Settings that won for launches of an entry with certain sizes and threads. Lists only grow, at
+// their front: launches read them without a lock.
 struct tni_cpu_won {
     int64_t             size[TNI_AXES];
     int                 threads;
@@ -27,8 +28,8 @@ struct tni_cpu_made {
     struct tni_cpu_made *next;
 };
 
-// Names of the chip with each number of threads that was asked for; winners of others are not used. The hash is of all of the chip's features,
-// whose text is long.
+// Names of the chip with each number of threads that was asked for; winners of others are not used.
+// The hash is of all of the chip's features, whose text is long.
 enum { MOST_THREADS = 256 };
 static struct {
     pthread_mutex_t lock;
@@ -62,8 +63,8 @@ static const struct tni_cpu_won *find_won(const tni_cpu_code *code, const tni_la
     return NULL;
 }
 
-// Keeps a variant with its entry: launches that are measured should not take longer to find theirs. Without memory it is
-// looked for again.
+// Keeps a variant with its entry: launches that are measured should not take longer to find theirs.
+// Without memory it is looked for again.
 static void keep_made(tni_cpu_code *entry, const tni_tuning *text, const tni_cpu_code *code)
 {
     struct tni_cpu_made *m = calloc(1, sizeof *m);
@@ -72,8 +73,8 @@ static void keep_made(tni_cpu_code *entry, const tni_tuning *text, const tni_cpu
     while (!atomic_compare_exchange_weak(&entry->made, &m->next, m)) continue;
 }
 
-// Returns the code of the text that settings of a launch make; NULL for the rule's text, or if there is none. A launch that waits for
-// the compiler gets it compiled.
+// Returns the code of the text that settings of a launch make; NULL for the rule's text, or if
+// there is none. A launch that waits for the compiler gets it compiled.
 static const tni_cpu_code *find_variant(tni_cpu_code *entry, const tni_launch *l,
                                         const tni_tuning *t)
 {
@@ -97,8 +98,9 @@ void tni_cpu_expect(void *session, void *entry, const tni_launch *l, bool now)
     if (entry && l->tuning) find_variant(entry, &later, l->tuning);
 }
 
-// A launch that is being measured has settings of its own, and no compiler beside it, which would take a core of it. Code that is not compiled yet is that of the rule's text, which gives the
-// same bits.
+// A launch that is being measured has settings of its own, and no compiler beside it, which would
+// take a core of it. Code that is not compiled yet is that of the rule's text, which gives the same
+// bits.
 const tni_cpu_code *tni_cpu_choice(tni_cpu_code *code, const tni_launch *l,
                                    const tni_tuning **settings)
 {
@@ -111,7 +113,8 @@ const tni_cpu_code *tni_cpu_choice(tni_cpu_code *code, const tni_launch *l,
     return made && atomic_load_explicit(&made->run, memory_order_acquire) ? made : code;
 }
 
-// Looks for the winner of launches like l. Entries are never freed, and neither are these; without memory rules decide.
+// Looks for the winner of launches like l. Entries are never freed, and neither are these; without
+// memory rules decide.
 void tni_cpu_retuned(void *session, void *entry, const tni_launch *l)
 {
     tni_cpu_code *code = entry;
@@ -129,7 +132,8 @@ void tni_cpu_retuned(void *session, void *entry, const tni_launch *l)
     while (!atomic_compare_exchange_weak(&code->won, &w->next, w)) continue;
 }
 
-// Returns the text of a kernel under some settings, to be freed by tni_free; NULL without memory, or if it has none.
+// Returns the text of a kernel under some settings, to be freed by tni_free; NULL without memory,
+// or if it has none.
 static char *text_under(tni_heap *h, const tni_launch *l, const tni_tuning *t)
 {
     static const tni_tuning rule;
@@ -148,7 +152,8 @@ bool tni_cpu_texts_equal(const tni_launch *l, const tni_tuning *a, const tni_tun
     return same;
 }
 
-// Whether a candidate differs from what it was made of, and from the rule's choice, which was measured before.
+// Whether a candidate differs from what it was made of, and from the rule's choice, which was
+// measured before.
 static bool is_another(const tni_launch *l, const tni_tuning *t, const tni_tuning *from)
 {
     return (!tni_cpu_runs_equal(l, t, from) && !tni_cpu_runs_equal(l, t, NULL)) ||
@@ -165,8 +170,8 @@ static void add_neighbour(const tni_launch *l, const tni_tuning *from, int knob,
     *n += is_another(l, &dst[*n], from);
 }
 
-// Vectors in flight, which matter most, whether rows are fetched ahead, and how results are stored; then threads, powers of two up to
-// those there are, and chunks, from one for each thread to many.
+// Vectors in flight, which matter most, whether rows are fetched ahead, and how results are stored;
+// then threads, powers of two up to those there are, and chunks, from one for each thread to many.
 int tni_cpu_neighbours(void *session, const tni_launch *l, const tni_tuning *from, tni_tuning *dst,
                        int room)
 {

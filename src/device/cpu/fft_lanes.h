@@ -1,16 +1,18 @@
-// Fourier transforms of the cpu device: tables of a length, and lines of it by fft_lanes.inc, which is compiled for each instruction set.
+// Fourier transforms of the cpu device: tables of a length, and lines of it by fft_lanes.inc, which
+// is compiled for each instruction set.
 #ifndef TNI_DEVICE_CPU_FFT_LANES_H
 #define TNI_DEVICE_CPU_FFT_LANES_H
 
 #include "device/host_fft.h"
 
-// A prime factor above this is not worth a butterfly: n log n with a few times the work (Bluestein) is less.
+// A prime factor above this is not worth a butterfly: n log n with a few times the work (Bluestein)
+// is less.
 enum { TNI_FFT_RADIX = 31, TNI_FFT_PASSES = 64 };
 // Vectors of columns that are read and written at once: two lines of the cache.
 enum { TNI_FFT_COLUMNS = 4 };
 
-// The passes of one length and their twiddles, in the transform's type: for each pass m (r - 1) of them and, for radices above 5, the
-// roots of unity of r.
+// The passes of one length and their twiddles, in the transform's type: for each pass m (r - 1) of
+// them and, for radices above 5, the roots of unity of r.
 typedef struct {
     int64_t n;
     int     passes;
@@ -33,8 +35,9 @@ typedef struct {
     void         *chirp, *filter;
 } tni_fft_lines;
 
-// Lines that run at once: complex ones, real ones to spectra (two in a lane), spectra to real ones. Element k of line l is at
-// in[k in_step + l in_pitch], in numbers of the type. exchanged: the transform is an inverse one.
+// Lines that run at once: complex ones, real ones to spectra (two in a lane), spectra to real ones.
+// Element k of line l is at in[k in_step + l in_pitch], in numbers of the type. exchanged: the
+// transform is an inverse one.
 typedef struct {
     const tni_fft_lines *f;
     int                  kind, count;
@@ -46,8 +49,9 @@ typedef struct {
     char                *scratch;
 } tni_fft_group;
 
-// One instruction set's functions, [0] for f32 and [1] for f64. lanes: lines of a group, or TNI_FFT_COLUMNS times as many that are columns
-// side by side; element: bytes of a vector of complex numbers.
+// One instruction set's functions, [0] for f32 and [1] for f64. lanes: lines of a group, or
+// TNI_FFT_COLUMNS times as many that are columns side by side; element: bytes of a vector of
+// complex numbers.
 typedef struct {
     int lanes[2], element;
     void (*run[2])(const tni_fft_group *g);

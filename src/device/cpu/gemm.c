@@ -1,7 +1,7 @@
 // Chooses between the BLAS found on this machine and our own product, and cuts the work into the
 // BLAS's panels. The BLAS gets f32 and f64 products of some size whose operands have a layout that
-// it can read, unless ours is known to be faster. Our own product does the rest: it packs operands of any strides and converts narrow
-// types on the way, for which a BLAS would need an extra copy.
+// it can read, unless ours is known to be faster. Our own product does the rest: it packs operands
+// of any strides and converts narrow types on the way, for which a BLAS would need an extra copy.
 #include "device/cpu/gemm.h"
 
 #include "base/pool.h"
@@ -21,8 +21,8 @@ enum {
     BLAS_WORK   = 1 << 15,  // a product of fewer multiply-adds is ours: a BLAS call has fixed costs
     BLAS_COLS   = 17,       // fewer columns are ours, too: a BLAS pads them to a whole tile
     BLAS_DEPTH  = 24,       // likewise: packing and clearing c would take longer than the product
-    // Of so few rows our own product reads b in place, which is slow where its lines are a page apart: they meet in
-    // few sets of a cache.
+    // Of so few rows our own product reads b in place, which is slow where its lines are a page
+    // apart: they meet in few sets of a cache.
     FEW_ROWS  = 36,
     FAR_BYTES = 4096
 };
@@ -32,8 +32,9 @@ typedef struct {
     int trans, ld;
 } blas_layout;
 
-// A batch of products cut into panels. Invariant: the cut depends on sizes, strides and the machine's number
-// of cores, never on the number of threads in use, since each panel's shape decides how a BLAS sums.
+// A batch of products cut into panels. Invariant: the cut depends on sizes, strides and the
+// machine's number of cores, never on the number of threads in use, since each panel's shape
+// decides how a BLAS sums.
 typedef struct {
     const tni_blas     *blas;
     tni_gemm_batch      g;
@@ -98,9 +99,9 @@ bool tni_gemm_f32_is_own(void)
     return blas && !blas->leads && tni_gemm_isa_get()->f32_rows > 0;
 }
 
-// Returns whether our own product is the faster one though there is a BLAS, unless that leads. Over sizes of networks it was,
-// with AVX-512 and beside OpenBLAS, 1.2 times as fast on one thread and twice on 16 (geometric means), in f64 0.85 times; on
-// a Neoverse-V1 1.3 times on one thread.
+// Returns whether our own product is the faster one though there is a BLAS, unless that leads. Over
+// sizes of networks it was, with AVX-512 and beside OpenBLAS, 1.2 times as fast on one thread and
+// twice on 16 (geometric means), in f64 0.85 times; on a Neoverse-V1 1.3 times on one thread.
 static bool is_own_faster(const tni_gemm *g)
 {
     int rows = tni_gemm_isa_get()->f32_rows;
@@ -117,16 +118,17 @@ static bool can_be_blas(const tni_gemm *g, blas_job *j)
            find_blas_layout(&j->b, g->k, g->n, g->b_row, g->b_col);
 }
 
-// Returns whether a product is worth the call of a BLAS. One of one row is ours: it is bound by reading b, which our row
-// kernel does without packing.
+// Returns whether a product is worth the call of a BLAS. One of one row is ours: it is bound by
+// reading b, which our row kernel does without packing.
 static bool is_worth_blas(const tni_gemm *g)
 {
     return g->m >= 2 && g->n >= BLAS_COLS && g->k >= BLAS_DEPTH &&
            (double)g->m * (double)g->n * (double)g->k >= BLAS_WORK;
 }
 
-// Returns whether the BLAS is to compute this batch on that many threads, and fills in the job. A BLAS that will not be
-// called is not loaded: that takes milliseconds, and its threads wait for work in a loop.
+// Returns whether the BLAS is to compute this batch on that many threads, and fills in the job. A
+// BLAS that will not be called is not loaded: that takes milliseconds, and its threads wait for
+// work in a loop.
 static bool suits_blas(const tni_gemm_batch *batch, int threads, blas_job *j)
 {
     const tni_gemm *g = &batch->one;

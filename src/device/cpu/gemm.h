@@ -35,7 +35,8 @@ void tni_gemm_run(const tni_gemm *g, int threads, void *scratch);
 
 // The same product `batch` times: operand i starts at a + i * a_step elements, and so on.
 // Parallel over the batch and inside of each product, whichever suits.
-// epilogue: the kernel that follows the product, run on bands of whole rows of c, for which ldc is n.
+// epilogue: the kernel that follows the product, run on bands of whole rows of c, for which ldc is
+// n.
 typedef struct {
     tni_gemm                   one;
     int64_t                    batch, a_step, b_step, c_step;
@@ -43,8 +44,8 @@ typedef struct {
     uint8_t otherwise;  // bits of tni_otherwise: the BLAS or our own product, panels of our own
 } tni_gemm_batch;
 
-// What a batch could do otherwise, as bits of tni_otherwise: the other method if both the BLAS and our own product can compute it,
-// other panels if it is our own that does.
+// What a batch could do otherwise, as bits of tni_otherwise: the other method if both the BLAS and
+// our own product can compute it, other panels if it is our own that does.
 unsigned tni_gemm_others(const tni_gemm_batch *g);
 
 size_t tni_gemm_batch_scratch(const tni_gemm_batch *g, int threads);

@@ -1,9 +1,9 @@
-// Products of bytes with sums in i32: how operands are packed, and the kernels, one for each way in which
-// processors multiply bytes.
+// Products of bytes with sums in i32: how operands are packed, and the kernels, one for each way in
+// which processors multiply bytes.
 //
-// All kernels compute with signed b, and a either signed or unsigned, whatever the operands are: a byte of the
-// other kind is packed with its highest bit turned, which adds or subtracts 128, and what that adds to the sums is
-// taken off them again. With a = a' + za and b = b' + zb,
+// All kernels compute with signed b, and a either signed or unsigned, whatever the operands are: a
+// byte of the other kind is packed with its highest bit turned, which adds or subtracts 128, and
+// what that adds to the sums is taken off them again. With a = a' + za and b = b' + zb,
 //
 //     sum a b = sum a' b'  +  za sum b' + k za zb  +  zb sum a'
 //                             `start` of a column     of a row
@@ -22,13 +22,13 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-// A kernel. Operands are packed in strips of mr rows of a and nr columns of b. A strip goes along k in steps, each of
-// kr bytes of every row or column; bytes past the end of k are zeros.
+// A kernel. Operands are packed in strips of mr rows of a and nr columns of b. A strip goes along k
+// in steps, each of kr bytes of every row or column; bytes past the end of k are zeros.
 //
 //     strip of a: [step][mr][kr]      strip of b: [step][nr][kr]
 //
-// tile: c (rows, nr) = start (nr) + a @ b over `steps` steps; rows is 1 .. mr, rows of c are ldc apart, and rows past
-// the last are computed and not stored.
+// tile: c (rows, nr) = start (nr) + a @ b over `steps` steps; rows is 1 .. mr, rows of c are ldc
+// apart, and rows past the last are computed and not stored.
 typedef struct {
     const char *name;
     int         mr, nr, kr;

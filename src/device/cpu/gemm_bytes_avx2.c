@@ -1,6 +1,7 @@
-// Products of bytes by AVX2. Its instruction for bytes, VPMADDUBSW, adds pairs of products in 16 bits and saturates:
-// 255 * 127 twice does not fit. So bytes are widened to 16 bits as they are loaded, and VPMADDWD adds pairs in 32.
-// 6 rows of 16 columns take 12 of 16 registers for their sums.
+// Products of bytes by AVX2. Its instruction for bytes, VPMADDUBSW, adds pairs of products in 16
+// bits and saturates: 255 * 127 twice does not fit. So bytes are widened to 16 bits as they are
+// loaded, and VPMADDWD adds pairs in 32. 6 rows of 16 columns take 12 of 16 registers for their
+// sums.
 #include "device/cpu/gemm_bytes.h"
 
 #if defined(__AVX2__)

@@ -1,5 +1,6 @@
-// Products of bytes by SDOT, which adds the products of four bytes to an i32: 8 rows of 8 columns take 16 of 32
-// registers for their sums, two for a step of b and two for one of a, whose lanes the instruction takes directly.
+// Products of bytes by SDOT, which adds the products of four bytes to an i32: 8 rows of 8 columns
+// take 16 of 32 registers for their sums, two for a step of b and two for one of a, whose lanes the
+// instruction takes directly.
 #include "device/cpu/gemm_bytes.h"
 
 #if defined(__ARM_FEATURE_DOTPROD)

@@ -1,6 +1,6 @@
-// Products of bytes by SMMLA, which adds the product of 2 rows and 2 columns, 8 deep, to a 2 x 2 matrix of i32: 64
-// operations, twice those of SDOT. A tile of 8 x 8 has 16 such sums, and reads 4 registers of each operand for 16
-// instructions.
+// Products of bytes by SMMLA, which adds the product of 2 rows and 2 columns, 8 deep, to a 2 x 2
+// matrix of i32: 64 operations, twice those of SDOT. A tile of 8 x 8 has 16 such sums, and reads 4
+// registers of each operand for 16 instructions.
 #include "device/cpu/gemm_bytes.h"
 
 #if defined(__ARM_FEATURE_MATMUL_INT8)
@@ -18,8 +18,9 @@ static inline int32x4_t high_halves(int32x4_t x, int32x4_t y)
     return vreinterpretq_s32_s64(vzip2q_s64(vreinterpretq_s64_s32(x), vreinterpretq_s64_s32(y)));
 }
 
-// Rows 2 p and 2 p + 1 of a tile are the low and high halves of their sums. Every loop over sums is unrolled with a number of
-// pairs that is known: sums that gcc had to index would go through memory.
+// Rows 2 p and 2 p + 1 of a tile are the low and high halves of their sums. Every loop over sums is
+// unrolled with a number of pairs that is known: sums that gcc had to index would go through
+// memory.
 static inline __attribute__((always_inline)) void multiply(int pairs, int64_t steps, int rows,
                                                            const int8_t *a, const int8_t *b,
                                                            const int32_t *start, int32_t *c,

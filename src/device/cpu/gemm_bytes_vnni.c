@@ -1,5 +1,6 @@
-// Products of bytes by VPDPBUSD of AVX512-VNNI, which adds the products of four bytes of a, unsigned, and b, signed, to
-// an i32, without saturating on the way. 12 rows of 32 columns take 24 of 32 registers for their sums.
+// Products of bytes by VPDPBUSD of AVX512-VNNI, which adds the products of four bytes of a,
+// unsigned, and b, signed, to an i32, without saturating on the way. 12 rows of 32 columns take 24
+// of 32 registers for their sums.
 #include "device/cpu/gemm_bytes.h"
 
 #if defined(__AVX512VNNI__)

@@ -17,13 +17,14 @@
 // every product.
 enum { TNI_GEMM_DEPTH = 256 };
 
-// Strips of b that are packed at a time, since a row of one alone is less than a cache line, or little more.
+// Strips of b that are packed at a time, since a row of one alone is less than a cache line, or
+// little more.
 enum { TNI_GEMM_STRIPS = 4 };
 
 // c (rows, cols) = a (rows, depth) @ b (depth, cols), or += with add; rows of c are ldc apart.
 // Strides are in elements. a_pack, unless NULL, holds a packed; b_pack has room for TNI_GEMM_STRIPS
-// strips of b, nr columns each. An operand with no such buffer is read in place; b can only be if b_col is 1 and cols is a
-// multiple of nr.
+// strips of b, nr columns each. An operand with no such buffer is read in place; b can only be if
+// b_col is 1 and cols is a multiple of nr.
 typedef struct {
     int64_t     rows, cols, depth;
     const void *a;
@@ -36,11 +37,12 @@ typedef struct {
     bool        add;
 } tni_gemm_block;
 
-// The kernels for one type of element. block takes any block; row takes blocks of one row,
-// reads b in place, whatever its strides, and takes up to TNI_GEMM_ROW_COLS columns; row_bf16, of f32
-// alone, does the same for a b of bf16. packed takes blocks whose operands are packed already: a_pack, in
-// whole strips of mr rows, and b_pack, which holds all strips of nr columns. There a_col is the distance from one
-// depth of a strip to the next, and a_row and b_col are those from strip to strip, divided by mr and by nr.
+// The kernels for one type of element. block takes any block; row takes blocks of one row, reads b
+// in place, whatever its strides, and takes up to TNI_GEMM_ROW_COLS columns; row_bf16, of f32
+// alone, does the same for a b of bf16. packed takes blocks whose operands are packed already:
+// a_pack, in whole strips of mr rows, and b_pack, which holds all strips of nr columns. There a_col
+// is the distance from one depth of a strip to the next, and a_row and b_col are those from strip
+// to strip, divided by mr and by nr.
 typedef struct {
     int mr, nr;  // shape of the tile held in registers
     void (*block)(const tni_gemm_block *);
@@ -51,18 +53,18 @@ typedef struct {
 
 enum { TNI_GEMM_ROW_COLS = 1024 };
 
-// The transforms of Winograd's convolution with tiles of out x out (conv_winograd.c), of several tiles at a time,
-// which are called lanes: input reads a patch of (out + 2) x (out + 2) elements at each x + at[lane], whose rows are
-// ld apart, and stores element e of all of them transformed at v + e * step; spread does so with the gradients of out x
-// out elements.
+// The transforms of Winograd's convolution with tiles of out x out (conv_winograd.c), of several
+// tiles at a time, which are called lanes: input reads a patch of (out + 2) x (out + 2) elements at
+// each x + at[lane], whose rows are ld apart, and stores element e of all of them transformed at v
+// + e * step; spread does so with the gradients of out x out elements.
 typedef struct {
     int out;
     void (*input)(const float *x, const int64_t *at, int64_t ld, float *v, int64_t step);
     void (*spread)(const float *x, const int64_t *at, int64_t ld, float *z, int64_t step);
 } tni_winograd_tile;
 
-// Tiles of 2 x 2 and of 4 x 4. output, of 2 x 2: reads sums in that order and stores the elements of a tile at each
-// y[lane], with rows ld[lane] apart.
+// Tiles of 2 x 2 and of 4 x 4. output, of 2 x 2: reads sums in that order and stores the elements
+// of a tile at each y[lane], with rows ld[lane] apart.
 enum { TNI_WINOGRAD_TILES = 2, TNI_WINOGRAD_MOST_LANES = 16 };
 typedef struct {
     int               lanes;
@@ -72,7 +74,8 @@ typedef struct {
 
 enum { TNI_DEPTHWISE_TAPS = 25 };  // of a window, at most
 
-// A sparse matrix by rows (tni_pattern) times x (k, n), into y; order: where an element's value is, NULL: in its own place.
+// A sparse matrix by rows (tni_pattern) times x (k, n), into y; order: where an element's value is,
+// NULL: in its own place.
 typedef struct {
     const int32_t *offsets, *columns, *order;
     const void    *values, *x;
@@ -93,7 +96,8 @@ typedef struct {
     tni_gemm_kernel     f32, f64, u32, u64;
     int                 f32_rows;  // products of f32 of that many rows and more are mostly faster than OpenBLAS and BLIS; 0: of none
     tni_winograd_kernel winograd;
-    // y[i] = the sum over t of w[t] * x[at[t] + i], i below n; x is read up to the next multiple of a vector.
+    // y[i] = the sum over t of w[t] * x[at[t] + i], i below n; x is read up to the next multiple of
+    // a vector.
     void (*depthwise)(int taps, const float *x, const int64_t *at, const float *w, float *y,
                       int64_t n);
     // Rows, or elements, first .. last-1; of f32 and of f64.

@@ -23,21 +23,21 @@
 #include <string.h>
 
 enum {
-    // The largest panel. Its packed rows of a take 240 KiB in f32, half of an L2 cache of 512 KiB, and
-    // are reused by all its columns. A multiple of every tile's rows (6, 8, 12).
+    // The largest panel. Its packed rows of a take 240 KiB in f32, half of an L2 cache of 512 KiB,
+    // and are reused by all its columns. A multiple of every tile's rows (6, 8, 12).
     PANEL_ROWS  = 240,
     PANEL_COLS  = 512,
     PANELS_EACH = 2,        // panels wanted for each of several threads: a late one holds up little
     PANEL_WORK  = 1 << 19,  // a panel of fewer multiply-adds is not cut to get more panels
-    // Tiles along a side of a panel: each packed strip is read at least that often. A panel of more than
-    // LARGE_WORK multiply-adds may have fewer, since its arithmetic outweighs the packing.
+    // Tiles along a side of a panel: each packed strip is read at least that often. A panel of more
+    // than LARGE_WORK multiply-adds may have fewer, since its arithmetic outweighs the packing.
     LEAST_TILES = 4,
     LARGE_WORK  = 1 << 22,
-    // While threads have no panel at all, panels are cut down to this, a few microseconds, and to single tiles: packing
-    // more often costs less than what they would leave undone.
+    // While threads have no panel at all, panels are cut down to this, a few microseconds, and to
+    // single tiles: packing more often costs less than what they would leave undone.
     IDLE_WORK = 1 << 16,
-    // Of products of one row, which are bound by memory: least columns of a panel, as lines of b are read
-    // in runs; panels wanted, and the least work of one.
+    // Of products of one row, which are bound by memory: least columns of a panel, as lines of b
+    // are read in runs; panels wanted, and the least work of one.
     ROW_COLS = 128,
     ACROSS_COLS =
         48,  // columns of such a panel if columns are contiguous: each is read to its end soon
@@ -45,16 +45,16 @@ enum {
     ROW_WORK   = 1 << 15,
     ITEM_WORK  = 1 << 16,  // panels of fewer multiply-adds share a task, which costs time to start
     ROW_ITEM   = 1 << 14,  // likewise, of one row: memory makes them take longer
-    // Tasks for each thread of a batch of such products: each reads what follows in memory, since a core that fetches ahead
-    // of itself beyond its task fetches what another core does. Two cores of a Neoverse-V1 read 51 GB/s so, with tasks of
-    // 100 KB 42 GB/s.
+    // Tasks for each thread of a batch of such products: each reads what follows in memory, since a
+    // core that fetches ahead of itself beyond its task fetches what another core does. Two cores
+    // of a Neoverse-V1 read 51 GB/s so, with tasks of 100 KB 42 GB/s.
     ROW_ITEMS    = 4,
     DIRECT_TILES = 3,  // an operand that no more tiles read is read in place, not packed
     ALIGN        = 64  // bytes of a cache line, and of the largest vector
 };
 
-// How one product is cut, and the scratch that its panels need. The number of threads decides the panels, and
-// not the bits, since an element's additions do not depend on its panel.
+// How one product is cut, and the scratch that its panels need. The number of threads decides the
+// panels, and not the bits, since an element's additions do not depend on its panel.
 typedef struct {
     int                    threads;
     tni_gemm_batch         g;      // as given, but transposed if it has one column
@@ -118,7 +118,8 @@ static int64_t half_side(int64_t side, int64_t tile, int64_t least)
     return less >= least ? less : side;
 }
 
-// The panels that are wanted, so that all threads end at about the same time. Fewer pack less; more are even where threads are not.
+// The panels that are wanted, so that all threads end at about the same time. Fewer pack less; more
+// are even where threads are not.
 static int wanted_panels(const product_plan *p)
 {
     int each = p->g.otherwise & TNI_BY_FEWER_PARTS  ? 1
@@ -374,7 +375,8 @@ static size_t worker_scratch(const product_plan *p)
     return p->a_wide + p->b_wide + p->a_pack + p->b_pack + p->stage;
 }
 
-// A product being run: its plan, the scratch of all workers, and its epilogue, if that runs by bands.
+// A product being run: its plan, the scratch of all workers, and its epilogue, if that runs by
+// bands.
 typedef struct {
     product_plan        p;
     char               *scratch;

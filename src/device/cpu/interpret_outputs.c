@@ -167,8 +167,8 @@ static void make_broadcast_store(tni_builder *b, int section, int reg, int acces
 }
 
 // Makes a store in the section where its value is known: the loop of its phase, a row section, or
-// the finish stage. The cases are, from cheapest to most expensive: nothing at all (the value is computed
-// in the buffer), a contiguous copy or conversion, elements a stride apart.
+// the finish stage. The cases are, from cheapest to most expensive: nothing at all (the value is
+// computed in the buffer), a contiguous copy or conversion, elements a stride apart.
 static void make_store(tni_builder *b, int v)
 {
     const tni_ins *x      = &b->k->ins[v];

@@ -6,8 +6,9 @@
 
 #include <string.h>
 
-// Most steps, and most registers, that an instruction becomes in one section. A map comes closest: for each
-// of three operands a conversion and a broadcast, then the map itself and the wrapping of its result.
+// Most steps, and most registers, that an instruction becomes in one section. A map comes closest:
+// for each of three operands a conversion and a broadcast, then the map itself and the wrapping of
+// its result.
 enum { PER_INS = 10 };
 
 // ---- slots -------------------------------------------------------------------------------------

@@ -74,8 +74,8 @@ typedef struct {
     tni_tile_convert *widen;
 } tni_tile_step;
 
-// One register. A fixed register, one read outside of the section that makes it, has a slot of its own.
-// Other registers share slots if they are not alive at the same time.
+// One register. A fixed register, one read outside of the section that makes it, has a slot of its
+// own. Other registers share slots if they are not alive at the same time.
 typedef struct {
     uint8_t rep;   // dtype of its elements
     uint8_t tile;  // else one element
@@ -92,9 +92,9 @@ typedef struct {
     int32_t head, tail;
 } tni_section;
 
-// A program is stored in the launch's scratch with everything it points to, before the memory of the
-// workers. Invariant: a step's operands are made by earlier steps of its section, or in a section
-// that runs before.
+// A program is stored in the launch's scratch with everything it points to, before the memory of
+// the workers. Invariant: a step's operands are made by earlier steps of its section, or in a
+// section that runs before.
 typedef struct {
     const tni_tiles *tiles;
     tni_launch      *l;

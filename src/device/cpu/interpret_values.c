@@ -299,7 +299,8 @@ static int section_of(const tni_builder *b, int loop, const tni_ins *x)
     return tni_row_section(x->phase + fold);
 }
 
-// Makes the steps of a value in a section, and returns its register. loop: where its operands are read.
+// Makes the steps of a value in a section, and returns its register. loop: where its operands are
+// read.
 static int make_value(tni_builder *b, int section, int loop, int v)
 {
     const tni_ins *x = &b->k->ins[v];

@@ -40,8 +40,8 @@ static const instruction_set *machine_isa(void)
 }
 #endif
 
-// The kernels for products of bytes need instructions of their own. Writes those that run here, the fastest first, and
-// returns how many there are.
+// The kernels for products of bytes need instructions of their own. Writes those that run here, the
+// fastest first, and returns how many there are.
 enum { BYTES = 2 };
 #if defined(__x86_64__)
 static int find_bytes(const tni_bytes_kernel *k[BYTES])

@@ -1,11 +1,13 @@
-// Weights in the form that a call multiplies by, kept from run to run; and the entries of all calls.
+// Weights in the form that a call multiplies by, kept from run to run; and the entries of all
+// calls.
 #include "device/cpu/kept_weights.h"
 
 #include "base/heap.h"
 #include "device/cpu/cpu_ops.h"
 
-// Times that a value is made in scratch: it may be one that changes with every run, or the plan one that is soon replaced, as
-// that of a model whose runs become an executable. Memory would be taken in vain.
+// Times that a value is made in scratch: it may be one that changes with every run, or the plan one
+// that is soon replaced, as that of a model whose runs become an executable. Memory would be taken
+// in vain.
 enum { IN_SCRATCH = 2 };
 
 // From the next time on it is in memory of its own, where every later run finds it.

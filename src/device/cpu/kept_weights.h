@@ -4,8 +4,9 @@
 
 #include "device/device.h"
 
-// The second operand of a call, transformed or packed, kept while it is the same value: training changes weights in each
-// step, inference never does. They get memory when a value comes for the third time.
+// The second operand of a call, transformed or packed, kept while it is the same value: training
+// changes weights in each step, inference never does. They get memory when a value comes for the
+// third time.
 typedef struct {
     void (*forget)(void *entry);
     tni_heap   *heap;
@@ -16,8 +17,8 @@ typedef struct {
     bool        valid;  // what was made is that of value
 } tni_kept_weights;
 
-// Returns where the weights of a call are, or, with *make set, are to be made in `bytes` bytes: in memory that keeps them,
-// or in scratch.
+// Returns where the weights of a call are, or, with *make set, are to be made in `bytes` bytes: in
+// memory that keeps them, or in scratch.
 void *tni_kept_weights_place(const tni_call *call, size_t bytes, void *scratch, bool *make);
 
 #endif

@@ -13,7 +13,8 @@
 #include <sys/mman.h>
 
 #if defined(__linux__)
-// From Linux 6.3 on this flag says that the file may hold code. Earlier kernels refuse it and need none.
+// From Linux 6.3 on this flag says that the file may hold code. Earlier kernels refuse it and need
+// none.
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x10U
 #endif

@@ -1,8 +1,10 @@
 // Which launches store by strips, and which of these past the caches.
 //
-// A store of a line that is in no cache reads it from memory first, and the line pushes out another on its way back. x86 has stores that
-// do neither, which compiled kernels have beside the others (kernel/c_streams.c). They pay on some chips, where a launch writes more than
-// stays in the caches up to its next reader: relu(x) * 0.5 + 1 on two threads, in ms, by itself and with a sum of squares of the result after it:
+// A store of a line that is in no cache reads it from memory first, and the line pushes out another
+// on its way back. x86 has stores that do neither, which compiled kernels have beside the others
+// (kernel/c_streams.c). They pay on some chips, where a launch writes more than stays in the caches
+// up to its next reader: relu(x) * 0.5 + 1 on two threads, in ms, by itself and with a sum of
+// squares of the result after it:
 //
 //     Xeon with          2 MiB of cache for each core              1 MiB for each core
 //     written     through the caches    past them      through the caches    past them
@@ -12,8 +14,9 @@
 //      67 MB         8.24, 20.0         5.53, 12.0         6.51, 10.3         8.21, 12.0
 //     268 MB         28.8, 75.7         22.2, 45.4         26.3, 41.4         32.8, 47.9
 //
-// Strips (kernel/c_streams.c) gain by themselves where the loads of a loop come from the caches, as those of a row do that was summed before:
-// nothing but stores waits for memory then. On the Xeon of 1 MiB, in ms, at once, by strips through the caches, and past them:
+// Strips (kernel/c_streams.c) gain by themselves where the loads of a loop come from the caches, as
+// those of a row do that was summed before: nothing but stores waits for memory then. On the Xeon
+// of 1 MiB, in ms, at once, by strips through the caches, and past them:
 //
 //     a softmax, (8192, 4096)                          24.2   22.5   24.0
 //     a layer norm and its gradients, (8192, 1024)     15.9   12.4   13.0
@@ -41,8 +44,8 @@ tni_dialect tni_cpu_dialect(void)
 #define _SC_LEVEL2_CACHE_SIZE (-1)
 #endif
 
-// Returns the bytes of cache that a core has for itself. LEAST: where the system does not say it, and for chips that have little of
-// it and more in common.
+// Returns the bytes of cache that a core has for itself. LEAST: where the system does not say it,
+// and for chips that have little of it and more in common.
 static int64_t core_cache(void)
 {
     enum { LEAST = 1 << 20 };
@@ -55,7 +58,8 @@ static int64_t core_cache(void)
     return bytes;
 }
 
-// Whether a launch reads the memory of buffer b: then its lines are in the caches when they are written.
+// Whether a launch reads the memory of buffer b: then its lines are in the caches when they are
+// written.
 static bool is_read(const tni_launch *l, int b)
 {
     const tni_kernel *k = l->kernel;
@@ -72,7 +76,8 @@ static int lane_axis(const tni_kernel *k)
     return (k->lane_in_r ? k->np + k->nr : k->np) - 1;
 }
 
-// Returns the bytes that store i writes to neighbours along the lanes; 0 if it writes others, or what the kernel returns at its end.
+// Returns the bytes that store i writes to neighbours along the lanes; 0 if it writes others, or
+// what the kernel returns at its end.
 static int64_t stored_bytes(const tni_launch *l, int i)
 {
     const tni_kernel *k = l->kernel;
@@ -84,9 +89,10 @@ static int64_t stored_bytes(const tni_launch *l, int i)
     return n;
 }
 
-// Returns the bytes that a launch writes in rows that are long enough; 0 if any of them replace what it reads, whichever: it has one
-// word for all of its stores. ROW: the lines in which rows begin and end are written through the caches, and each kind of store
-// waits for the other; 64 MB in rows of 65 floats take 1.5 times as long past the caches, and the two are equal at 100 to 200.
+// Returns the bytes that a launch writes in rows that are long enough; 0 if any of them replace
+// what it reads, whichever: it has one word for all of its stores. ROW: the lines in which rows
+// begin and end are written through the caches, and each kind of store waits for the other; 64 MB
+// in rows of 65 floats take 1.5 times as long past the caches, and the two are equal at 100 to 200.
 static int64_t written_bytes(const tni_launch *l)
 {
     enum { ROW = 1024 };
@@ -103,7 +109,8 @@ static int64_t written_bytes(const tni_launch *l)
     return sum;
 }
 
-// Whether a launch writes at least some number of bytes. Most launches are short, and have too few elements for it.
+// Whether a launch writes at least some number of bytes. Most launches are short, and have too few
+// elements for it.
 static bool writes(const tni_launch *l, int64_t bytes)
 {
     enum { LARGEST = 16 };  // bytes of an element
@@ -113,10 +120,12 @@ static bool writes(const tni_launch *l, int64_t bytes)
     return all >= bytes && written_bytes(l) >= bytes;
 }
 
-// ENOUGH: times what the cores that run it hold, from where on it pays in the tables above. What all cores share may be more, but is shared
-// with other programs, too. WORTH_A_TRY: from where on measuring may choose it. A kernel is measured by itself, which shows nothing of what
-// its reader loses where it writes less. PAST_PAYS: what a core holds on the chips that gain by stores past the caches; on others the rule is
-// strips through them, for rows, whose loads come from the caches by the time they are stored.
+// ENOUGH: times what the cores that run it hold, from where on it pays in the tables above. What
+// all cores share may be more, but is shared with other programs, too. WORTH_A_TRY: from where on
+// measuring may choose it. A kernel is measured by itself, which shows nothing of what its reader
+// loses where it writes less. PAST_PAYS: what a core holds on the chips that gain by stores past
+// the caches; on others the rule is strips through them, for rows, whose loads come from the caches
+// by the time they are stored.
 tni_c_stores tni_cpu_stores_with(int64_t cache, const tni_launch *l, int threads,
                                  const tni_tuning *t)
 {

@@ -93,7 +93,7 @@ int64_t tni_arg_offset(const tni_arg *x, int64_t at)
     return x->rank > 0 ? place + at * x->stride[0] : 0;
 }
 
-// ---- runs ----
+// ---- runs --------------------------------------------------------------------------------------
 
 // One function for each element size, so that the compiler can use vector gathers or at least plain
 // loads; a memcpy of a variable size would be a call for each element.
@@ -205,7 +205,7 @@ void tni_fill_run(size_t bytes, void *y, const void *x, int64_t n)
     else memset(y, *(const uint8_t *)x, (size_t)n);
 }
 
-// ---- tiles ----
+// ---- tiles -------------------------------------------------------------------------------------
 
 // Does as little as possible: nothing if the elements are contiguous and of the right dtype; a
 // conversion, or a gather; both only if they must. A single element that is broadcast is converted

@@ -5,12 +5,12 @@
 
 #include "device/cpu/strided.h"
 
-// Most bands of several tiles, each of which needs a counter in scratch. A result of more bands is large
-// enough that its rows leave the cache anyway; the kernel then runs afterwards.
+// Most bands of several tiles, each of which needs a counter in scratch. A result of more bands is
+// large enough that its rows leave the cache anyway; the kernel then runs afterwards.
 enum { MOST_BANDS = 4096 };
 
-// A band of fewer elements takes less time than the call of its kernel. If all of them together stay in the cache anyway, the
-// kernel runs once, afterwards.
+// A band of fewer elements takes less time than the call of its kernel. If all of them together
+// stay in the cache anyway, the kernel runs once, afterwards.
 enum { LEAST_BAND = 128, CACHED = 1 << 15 };
 
 // Bands must be whole rows of the kernel. With fewer bands than threads, some threads would wait
@@ -28,8 +28,8 @@ bool tni_tiled_epilogue_begin(tni_tiled_epilogue *epilogue, int64_t band, int64_
 }
 
 // Runs the kernel over `count` indices of its first axis from `first` on: the same launch, with
-// offsets moved and the first axis shortened. It cannot fail: a kernel with a CHECK is no epilogue. If data
-// is given, it is that band of the result, which is buffer number `buffer`.
+// offsets moved and the first axis shortened. It cannot fail: a kernel with a CHECK is no epilogue.
+// If data is given, it is that band of the result, which is buffer number `buffer`.
 static void run_band(const tni_tiled_epilogue *epilogue, int64_t first, int64_t count, int worker,
                      int buffer, char *data)
 {

@@ -37,8 +37,8 @@ bool tni_tiled_epilogue_begin(tni_tiled_epilogue *epilogue, int64_t band, int64_
 void tni_tiled_epilogue_tile_done(tni_tiled_epilogue *epilogue, int64_t which, int64_t first,
                                   int64_t count, int worker);
 
-// The same for a band of one tile that is not in the result but at `data`, so that the result itself is never stored:
-// buffer is the kernel's that stands for it.
+// The same for a band of one tile that is not in the result but at `data`, so that the result
+// itself is never stored: buffer is the kernel's that stands for it.
 void tni_tiled_epilogue_band_at(tni_tiled_epilogue *epilogue, int buffer, char *data, int64_t first,
                                 int64_t count, int worker);
 

@@ -1,5 +1,5 @@
-// cuBLASLt as this folder calls it, found at run time, with declarations of our own: no header of CUDA
-// is needed to build. blaslt.def has the library's name of each function.
+// cuBLASLt as this folder calls it, found at run time, with declarations of our own: no header of
+// CUDA is needed to build. blaslt.def has the library's name of each function.
 #ifndef TNI_CUDA_BLASLT_H
 #define TNI_CUDA_BLASLT_H
 
@@ -7,8 +7,8 @@
 #include "device/cuda/cu_types.h"
 #include "device/cuda/lt_types.h"
 
-// The functions of libcublasLt. The library is used only if it has all of them. Functions that return
-// an int return 0 or an error.
+// The functions of libcublasLt. The library is used only if it has all of them. Functions that
+// return an int return 0 or an error.
 typedef struct {
     size_t (*version)(void);  // 130000: 13.0.0
     const char *(*status_string)(int status);
@@ -36,8 +36,8 @@ typedef struct {
                   size_t bytes, tni_custream s);
 } tni_blaslt;
 
-// Returns the library, loaded once and kept until the process ends; NULL, with the reason, if it is not
-// installed. Finding it does not mean that there is a GPU.
+// Returns the library, loaded once and kept until the process ends; NULL, with the reason, if it is
+// not installed. Finding it does not mean that there is a GPU.
 const tni_blaslt *tni_blaslt_get(tni_text *why);
 // Returns the file it was loaded from, "" if it was not found. Valid after tni_blaslt_get.
 const char *tni_blaslt_where(void);

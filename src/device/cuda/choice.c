@@ -26,8 +26,8 @@ typedef struct {
     tni_disk_key key;
 } disk_key;
 
-// Writes the words of a key as text: the disk cache compares keys as text, and people can read them.
-// Returns false if the key is too long, in which case nothing is found and nothing is kept.
+// Writes the words of a key as text: the disk cache compares keys as text, and people can read
+// them. Returns false if the key is too long, in which case nothing is found and nothing is kept.
 static bool write_disk_key(const tni_choice_key *k, disk_key *d)
 {
     int n = 0;
@@ -89,8 +89,8 @@ typedef struct {
 } stopwatch;
 
 // Fills the workspace twice, which keeps the GPU busy for a while: the host meanwhile submits the
-// launches that are to be timed, so that their time does not include submitting them. It also leaves
-// the cache in the same state for every candidate.
+// launches that are to be timed, so that their time does not include submitting them. It also
+// leaves the cache in the same state for every candidate.
 static int fill_workspace(const tni_candidates *c)
 {
     int e = TNI_CU_OK;
@@ -126,9 +126,9 @@ typedef struct {
     int rounds, runs, count;
 } effort;
 
-// A launch below 20 us is timed in two rounds of three, since its time is easily disturbed; one above
-// 0.5 ms once, and then only the first FEW proposals: it costs long to time, and the library's first
-// guesses are good for large work.
+// A launch below 20 us is timed in two rounds of three, since its time is easily disturbed; one
+// above 0.5 ms once, and then only the first FEW proposals: it costs long to time, and the
+// library's first guesses are good for large work.
 static effort effort_of(float ms, int count)
 {
     enum { FEW = 8 };
@@ -176,8 +176,8 @@ int tni_choice_time(const tni_candidates *c, float *ms)
     return w.error;
 }
 
-// A later candidate must be 2 % faster, the noise of the clock, to replace an earlier one: the library
-// ranks its proposals, and equal times should give the same choice in every process.
+// A later candidate must be 2 % faster, the noise of the clock, to replace an earlier one: the
+// library ranks its proposals, and equal times should give the same choice in every process.
 int tni_choice_best(const float *ms, int count)
 {
     const float margin = 0.98f;

@@ -1,8 +1,9 @@
-// Convolution and its gradients by kernels of our own on the tensor cores, as one of the methods of cuda_conv.h: which
-// calls they take, tiles and parts of a form, and launches. The kernels are in conv_cores_text.c.
+// Convolution and its gradients by kernels of our own on the tensor cores, as one of the methods of
+// cuda_conv.h: which calls they take, tiles and parts of a form, and launches. The kernels are in
+// conv_cores_text.c.
 //
-// They are for f16 and bf16, summed in f32, and for f32 where TF32 is on. Everything is decided by sizes and the number
-// of multiprocessors, so that results are the same in every run.
+// They are for f16 and bf16, summed in f32, and for f32 where TF32 is on. Everything is decided by
+// sizes and the number of multiprocessors, so that results are the same in every run.
 #include "device/cuda/conv_cores.h"
 
 #include "base/integers.h"
@@ -14,8 +15,9 @@
 
 enum { X, W, Y };
 
-// LEAST: channels of a group, of which a tile of fewer would be nearly empty. FEW: channels that a window has fewer of where
-// cuDNN is slow, which reads 64 at a time. MOST_SCRATCH: of the parts of a sum.
+// LEAST: channels of a group, of which a tile of fewer would be nearly empty. FEW: channels that a
+// window has fewer of where cuDNN is slow, which reads 64 at a time. MOST_SCRATCH: of the parts of
+// a sum.
 enum { LEAST = 8, FEW = 32, MOST_SCRATCH = 64 << 20 };
 
 // The kernels' argument: `struct conv` of the text, field by field.
@@ -50,8 +52,8 @@ static int deep_of(const tni_conv_case *x)
     return x->bytes ? 128 : x->tf32 ? 32 : 64;
 }
 
-// The stages of a block, and behind them its rows, the steps of its stages and its taps, 16 bytes each. A block begins at
-// a multiple of 1,024 bytes, which it finds by itself.
+// The stages of a block, and behind them its rows, the steps of its stages and its taps, 16 bytes
+// each. A block begins at a multiple of 1,024 bytes, which it finds by itself.
 int tni_conv_cores_shared(const tni_conv_case *x, int taps)
 {
     int rows = x->mtiles * x->warps * 16, deep = deep_of(x);
@@ -112,8 +114,8 @@ static bool has_tap_bits(const tni_conv_form *f)
     return taps <= TNI_CONV_CORES_TAPS;
 }
 
-// Whether every offset and place that a kernel computes fits in 31 bits, those outside of images included. In double,
-// which does not overflow.
+// Whether every offset and place that a kernel computes fits in 31 bits, those outside of images
+// included. In double, which does not overflow.
 static bool has_31_bits(const tni_conv_form *f)
 {
     const double most = 1 << 30;
@@ -132,17 +134,19 @@ static bool has_31_bits(const tni_conv_form *f)
     return true;
 }
 
-// Whether a form is left to cuDNN. It is faster for most, so that compiling for them would only make the first step longer.
-// It is not where windows have few channels, as those of a network's beginning: on an H200 our kernels take 0.70 of its
-// time for 256 images of 12 channels forward, and 0.49 for the gradient of the weights. There both are timed.
+// Whether a form is left to cuDNN. It is faster for most, so that compiling for them would only
+// make the first step longer. It is not where windows have few channels, as those of a network's
+// beginning: on an H200 our kernels take 0.70 of its time for 256 images of 12 channels forward,
+// and 0.49 for the gradient of the weights. There both are timed.
 static bool is_cudnns(tni_cuda *c, const tni_call *call, int64_t from)
 {
     bool few = from >= LEAST && from < FEW && call->op != TNI_conv_dgrad;
     return !few && tni_conv_by_cudnn.version() && !tni_conv_by_cudnn.declines(c, call);
 }
 
-// Bytes are copied in pieces of four at least, and what is outside of an image is filled with zeros: ops/conv.c pads channels and
-// images to what is taken here. They need no other method: what is declined is recorded as products of i32.
+// Bytes are copied in pieces of four at least, and what is outside of an image is filled with
+// zeros: ops/conv.c pads channels and images to what is taken here. They need no other method: what
+// is declined is recorded as products of i32.
 static const char *declines(tni_cuda *c, const tni_call *call)
 {
     tni_conv_form f  = tni_conv_form_of(call, 3);
@@ -242,9 +246,9 @@ static void count_work(const conv_args *o, const tni_conv_case *x, int64_t *rows
     *stages      = tni_ceil_div(weights ? places : taps * o->depth, deep_of(x));
 }
 
-// The tiles of a block, for products by wgmma and by mma.sync. us: about how many microseconds a multiprocessor takes for
-// a stage of it if it has as many blocks as it has room for, on an H200. Large ones read each operand less often from
-// L2, whose rate is the limit of most.
+// The tiles of a block, for products by wgmma and by mma.sync. us: about how many microseconds a
+// multiprocessor takes for a stage of it if it has as many blocks as it has room for, on an H200.
+// Large ones read each operand less often from L2, whose rate is the limit of most.
 typedef struct {
     bool   wgmma;
     int    warps, mtiles, ntiles, stages, flight, blocks;
@@ -267,10 +271,10 @@ static const tile_kind tiles[] = {
 };
 enum { TILES = sizeof tiles / sizeof *tiles };
 
-// Estimates the microseconds of a tile with sums split into n parts, by what was measured on an H200. BEGIN: stages that
-// a block's beginning and end take, twice as many if no other block is there meanwhile. A block that is alone where two
-// have room waits for its copies, which takes as long as the second would. Parts cost one more launch, and are written
-// and read at about 3 TB/s.
+// Estimates the microseconds of a tile with sums split into n parts, by what was measured on an
+// H200. BEGIN: stages that a block's beginning and end take, twice as many if no other block is
+// there meanwhile. A block that is alone where two have room waits for its copies, which takes as
+// long as the second would. Parts cost one more launch, and are written and read at about 3 TB/s.
 static double cost_of(const tile_kind *t, int64_t blocks, int64_t stages, int64_t n, int units,
                       double bytes)
 {
@@ -283,8 +287,8 @@ static double cost_of(const tile_kind *t, int64_t blocks, int64_t stages, int64_
     return n > 1 ? us + LAUNCH + 2 * bytes * (double)n / BYTES_A_US : us;
 }
 
-// Takes a tile with the number of parts that is estimated to be fastest, if that is below *us. A part has at least
-// LEAST_STAGES.
+// Takes a tile with the number of parts that is estimated to be fastest, if that is below *us. A
+// part has at least LEAST_STAGES.
 static void try_tile(cores_work *w, const tile_kind *t, int units, double *us)
 {
     enum { LEAST_STAGES = 4 };
@@ -348,7 +352,8 @@ static void describe(const tni_cuda *c, const tni_call *call, cores_work *w)
     x->aligned        = piece_of(w->args.columns, dt) == 16;
 }
 
-// Starts to compile, with as many stages as the GPU has room for. False: not even two, or memory is out.
+// Starts to compile, with as many stages as the GPU has room for. False: not even two, or memory is
+// out.
 static bool start_text(const tni_cuda *c, cores_work *w)
 {
     tni_heap heap = tni_heap_default();
@@ -391,8 +396,8 @@ static tn_status find_kernels(cores_work *w, tni_text *why)
     return s;
 }
 
-// Launches the product and, if its sums are split, the kernel that adds the parts. Addresses have to be multiples of 16
-// bytes.
+// Launches the product and, if its sums are split, the kernel that adds the parts. Addresses have
+// to be multiples of 16 bytes.
 static tn_status launch(tni_cuda *c, void *work, const tni_call *call, int candidate, tni_text *why)
 {
     enum { SUM_THREADS = 256, SUM_EACH = 4 };

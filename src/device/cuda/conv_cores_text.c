@@ -1,6 +1,6 @@
-// The kernels of convolution on the tensor cores, as text: an implicit matrix product, whose left operand is
-// gathered from an image while it is copied into shared memory, 16 bytes of neighbouring channels at a time.
-// All tensors are dense with channels last.
+// The kernels of convolution on the tensor cores, as text: an implicit matrix product, whose left
+// operand is gathered from an image while it is copied into shared memory, 16 bytes of neighbouring
+// channels at a time. All tensors are dense with channels last.
 //
 //                   rows of the result     columns             summed over
 //     forward       places of y            channels of y       taps and channels of x
@@ -8,22 +8,24 @@
 //     weights       channels of y          taps and channels   places of y
 //                                          of x
 //
-// A block has a tile of ROWS x COLS of the result of one group, and goes through what is summed over in stages of 128
-// bytes: DEEP channels or places. STAGES of them are in shared memory, of which one is multiplied, and FLIGHT more may still
-// be; the others are on their way. Operands whose
-// channels are summed over are stored as rows of 128 bytes; others lie along their rows, a step after
-// the other (cores_text.c).
+// A block has a tile of ROWS x COLS of the result of one group, and goes through what is summed
+// over in stages of 128 bytes: DEEP channels or places. STAGES of them are in shared memory, of
+// which one is multiplied, and FLIGHT more may still be; the others are on their way. Operands
+// whose channels are summed over are stored as rows of 128 bytes; others lie along their rows, a
+// step after the other (cores_text.c).
 //
-// Which elements of a window are inside an image is known before the first stage: a row has a bit for each tap of
-// each axis, and a tap is inside if its three bits are set. What is outside is filled with zeros.
+// Which elements of a window are inside an image is known before the first stage: a row has a bit
+// for each tap of each axis, and a tap is inside if its three bits are set. What is outside is
+// filled with zeros.
 //
-// The data gradient of a stride s: places of x with the same residue modulo s meet the same taps, every one of
-// which is at a fixed distance in y. Each residue is a product of its own, over these taps alone.
+// The data gradient of a stride s: places of x with the same residue modulo s meet the same taps,
+// every one of which is at a fixed distance in y. Each residue is a product of its own, over these
+// taps alone.
 //
 // Bytes (conv_i32) are products of the same kind, forward alone, with sums in int.
 //
-// Where tiles are few, the sum is split over blocks; each leaves its part in f32, and conv_sum adds the parts in
-// their order.
+// Where tiles are few, the sum is split over blocks; each leaves its part in f32, and conv_sum adds
+// the parts in their order.
 //
 // A text begins with constants such as
 //
@@ -44,11 +46,12 @@ const char *const tni_text_conv_cores[] = {
              WIDE = sizeof(elem) != 2 };  // what is summed is what is stored
       struct __align__(8) pair { num x; num y; };
       struct __align__(16) four { num x; num y; num z; num w; };
-      // The argument; conv_args in conv_cores.c is the same in C. a, b, y: operands and result; partial: the
-      // parts of a sum that is split, `count` elements each. from: the image that is gathered, with strides in
-      // elements. to_size: the places of the rows or, of the weights' gradient, of what is summed over. depth:
-      // channels of a tap in a group; columns: of a group; a_row, b_row, to_row: elements from row to row,
-      // a_group, ...: from group to group. chunk: stages of a part.
+      // The argument; conv_args in conv_cores.c is the same in C. a, b, y: operands and result;
+      // partial: the parts of a sum that is split, `count` elements each. from: the image that is
+      // gathered, with strides in elements. to_size: the places of the rows or, of the weights'
+      // gradient, of what is summed over. depth: channels of a tap in a group; columns: of a group;
+      // a_row, b_row, to_row: elements from row to row, a_group, ...: from group to group. chunk:
+      // stages of a part.
       struct conv {
           const elem *a; const elem *b; elem *y; num *partial; m_long count;
           int images; int from_size[3]; int from_at[3]; int from_image; int to_size[3];
@@ -57,13 +60,14 @@ const char *const tni_text_conv_cores[] = {
           int a_group; int b_group; int to_group;
           int row_tiles; int column_tiles; int groups; int splits; int chunk; int unused;
       };
-      // A place whose window is gathered: where the window begins in the image, the bits of taps that are inside,
-      // and the place's own row in the other operand or the result, -1 if there is none.
+      // A place whose window is gathered: where the window begins in the image, the bits of taps
+      // that are inside, and the place's own row in the other operand or the result, -1 if there is
+      // none.
       struct __align__(16) row { int from; m_uint seen; int to; int unused; };
       // A tap: its distance from where the window begins, its bits, and its place in the weights.
       struct __align__(16) tap { int offset; m_uint need; int at; int unused; };
-      // What a block computes: its first row and column, and the rows' places: their residue modulo the stride and
-      // how many there are along each axis.
+      // What a block computes: its first row and column, and the rows' places: their residue modulo
+      // the stride and how many there are along each axis.
       struct block { int row; int column; int group; int split; int residue[3]; int size[3]; };),
     // ---- places and taps -----------------------------------------------------------------------
     T(M_FN block block_of(const conv &o) {
@@ -83,7 +87,8 @@ const char *const tni_text_conv_cores[] = {
           b.split = n / o.groups;
           return b;
       }
-      // Finds how far tap t of an axis is from where a window begins. False: no place of the block meets it.
+      // Finds how far tap t of an axis is from where a window begins. False: no place of the block
+      // meets it.
       M_FN bool finds_tap(const conv &o, const block &b, int axis, int t, int &shift) {
           int far = t * o.dilation[axis];
           shift = far;
@@ -165,8 +170,8 @@ const char *const tni_text_conv_cores[] = {
           }
           return found;
       }
-      // Writes the taps that the block's places meet, in their order, and returns how many there are. Every warp
-      // counts them.
+      // Writes the taps that the block's places meet, in their order, and returns how many there
+      // are. Every warp counts them.
       M_FN int list_taps(const conv &o, const block &b, tap *to) {
           int all = o.taps[0] * o.taps[1] * o.taps[2];
           int lane = threadIdx.x & 31;
@@ -201,8 +206,9 @@ const char *const tni_text_conv_cores[] = {
               copy_piece<BYTES>(to + p, there ? from + p / SIZE : none, there);
           }
       }
-      // A tile whose rows lie along what is not summed over, WIDTH of it, DEEP rows: the chunk of a thread in a row
-      // and its first row; they are STRIDE rows apart, which is a multiple of what the places of chunks repeat with.
+      // A tile whose rows lie along what is not summed over, WIDTH of it, DEEP rows: the chunk of a
+      // thread in a row and its first row; they are STRIDE rows apart, which is a multiple of what
+      // the places of chunks repeat with.
       template <int WIDTH>
       struct along {
           enum { CHUNKS = WIDTH / EACH, STRIDE = THREADS / CHUNKS, TURNS = DEEP / STRIDE };
@@ -221,8 +227,9 @@ const char *const tni_text_conv_cores[] = {
           int r = threadIdx.x >> 3;
           return r * 128 + ((c ^ r) & 7) * 16;
       }),
-    // The left operand of forward and data: rows of the image that its places' windows are in. A thread has one
-    // chunk of the depth at a time, in a row's eight, which is at channel `c` of a tap, and the next one is DEEP further.
+    // The left operand of forward and data: rows of the image that its places' windows are in. A
+    // thread has one chunk of the depth at a time, in a row's eight, which is at channel `c` of a
+    // tap, and the next one is DEEP further.
     T(struct windows {
           enum { TURNS = ROWS / ACROSS_STRIDE };
           const elem *image; const tap *taps;
@@ -315,8 +322,8 @@ const char *const tni_text_conv_cores[] = {
           }
           int begin = b.split * o.chunk;
           int count = min((depth + DEEP - 1) / DEEP - begin, o.chunk);
-          // What is known of a step of stage s: of data, where the weights of a tap and channel begin; of
-          // weights, a place. Called stage after stage.
+          // What is known of a step of stage s: of data, where the weights of a tap and channel
+          // begin; of weights, a place. Called stage after stage.
           position next = position_of(b, begin * DEEP + (int)threadIdx.x);
           const position deep = position_of(b, DEEP);
           auto describe_steps = [&](int s) {
@@ -338,7 +345,8 @@ const char *const tni_text_conv_cores[] = {
           }
           windows left = { a_from, taps, {}, {}, used, o.depth, 0, 0 };
           if constexpr (PART != WEIGHTS) open_windows(left, rows, begin);
-          // Of the weights' gradient, the pieces of columns that a thread copies, which are channels of a tap.
+          // Of the weights' gradient, the pieces of columns that a thread copies, which are
+          // channels of a tap.
           constexpr int PIECES = 16 / B_BYTES;
           tap own[PIECES];
           if constexpr (PART == WEIGHTS)

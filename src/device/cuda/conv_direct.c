@@ -1,5 +1,6 @@
-// Small convolutions by the kernels of conv_direct_text.c: which convolutions they take, how these are cut into blocks, and
-// their launches. The best cuts by an estimate are compiled, each with all sizes as constants, and timed.
+// Small convolutions by the kernels of conv_direct_text.c: which convolutions they take, how these
+// are cut into blocks, and their launches. The best cuts by an estimate are compiled, each with all
+// sizes as constants, and timed.
 #include "device/cuda/conv_direct.h"
 
 #include "base/integers.h"
@@ -9,15 +10,17 @@
 
 enum { X, W, Y };
 
-// CUTS: cuts of a form that are compiled and timed, with tensor cores and without. SHARED: the most bytes of a block, if the
-// chip allows as many: 163 KB on sm_80 and 227 KB on sm_90, but 99 KB on sm_86, sm_89 and sm_120.
+// CUTS: cuts of a form that are compiled and timed, with tensor cores and without. SHARED: the most
+// bytes of a block, if the chip allows as many: 163 KB on sm_80 and 227 KB on sm_90, but 99 KB on
+// sm_86, sm_89 and sm_120.
 enum { CUTS = 3, SHARED = 160 << 10, MOST_THREADS = 512 };
 // The most pieces that an image's rows, and a row's places, are cut into.
 enum { MOST_ROW_CUTS = 8, MOST_SEGMENTS = 4 };
 // Registers of a multiprocessor, and those of a thread besides its sums.
 enum { REGISTERS = 65536, BESIDE = 72 };
-// Of estimates, in instructions of a warp: PIECE to begin and to end the piece of a gradient for w, ITEM to begin a segment
-// of it besides its first places, SHARED_LOAD for a load from shared memory beside tensor cores.
+// Of estimates, in instructions of a warp: PIECE to begin and to end the piece of a gradient for w,
+// ITEM to begin a segment of it besides its first places, SHARED_LOAD for a load from shared memory
+// beside tensor cores.
 enum { PIECE = 300, ITEM = 12, SHARED_LOAD = 2 };
 
 // ---- what they take ----------------------------------------------------------------------------
@@ -38,14 +41,16 @@ static bool is_near(const tni_arg *x, int first)
     return far < INT32_MAX / 2;
 }
 
-// Images have the channels of a place side by side: of others a block would read and write short pieces of rows.
+// Images have the channels of a place side by side: of others a block would read and write short
+// pieces of rows.
 static bool has_adjacent_channels(const tni_arg *x)
 {
     return x->stride[1] == 1 || x->size[1] == 1;
 }
 
-// Larger ones are bound by arithmetic, which the libraries' kernels are better at, and their sizes as constants would make
-// texts that take long to compile. That takes some tenths of a second, for which LEAST products a run are too few.
+// Larger ones are bound by arithmetic, which the libraries' kernels are better at, and their sizes
+// as constants would make texts that take long to compile. That takes some tenths of a second, for
+// which LEAST products a run are too few.
 static bool is_small(const tni_conv_form *f)
 {
     enum { MOST_WEIGHTS = 64 * 64 * 9, MOST_TAPS = 25, MOST_SIDE = 64, LEAST = 1 << 21 };
@@ -61,8 +66,9 @@ static bool is_small(const tni_conv_form *f)
     return ok && (double)tni_shape_count(4, w) * (double)(y[0] * y[2] * y[3]) >= LEAST;
 }
 
-// In the gradient for x, tap t of row r reads row r + padding - t dilation of y's gradient: the convolution of that with
-// the taps in reverse, and with what the window spans less the padding as its own padding.
+// In the gradient for x, tap t of row r reads row r + padding - t dilation of y's gradient: the
+// convolution of that with the taps in reverse, and with what the window spans less the padding as
+// its own padding.
 bool tni_direct_of(const tni_call *call, tni_direct *d)
 {
     if (call->out.dtype != TN_F32 || call->out.rank > 4) return false;
@@ -110,7 +116,8 @@ static int plane_of(const tni_direct *d, int rows)
     return (int)(high * wide) | 1;
 }
 
-// A line of channels. Of tensor cores, lanes read 8 neighbours of 4 lines: lines that begin 8 banks apart do not collide.
+// A line of channels. Of tensor cores, lanes read 8 neighbours of 4 lines: lines that begin 8 banks
+// apart do not collide.
 static int line_of(const tni_direct_tile *t)
 {
     return t->cores ? (t->tile_co + 31) / 32 * 32 + 8 : t->tile_co + 4;
@@ -126,19 +133,20 @@ static bool has_shared(const tni_simt_limits *gpu, int64_t bytes)
     return bytes <= tni_min_i64(SHARED, gpu->shared_bytes);
 }
 
-// Blocks whose shared memory a multiprocessor has room for. It has RESERVED bytes more than one block may ask for, and
-// each block takes as many besides its own. Of sm_90's 228 KB only MOST count: by these the cuts that were timed on an
-// H200 were estimated.
+// Blocks whose shared memory a multiprocessor has room for. It has RESERVED bytes more than one
+// block may ask for, and each block takes as many besides its own. Of sm_90's 228 KB only MOST
+// count: by these the cuts that were timed on an H200 were estimated.
 static int64_t blocks_by_shared(const tni_simt_limits *gpu, int64_t bytes)
 {
     enum { RESERVED = 1 << 10, MOST = 220 << 10 };
     return tni_min_i64(MOST, gpu->shared_bytes + RESERVED) / (bytes + RESERVED);
 }
 
-// Estimates the cycles of a launch. A block loads `elements` by some 12 instructions each, of which a thread has BATCH in
-// flight, and adds for `work` instructions of each of its warps, of which a multiprocessor issues four at a time. Few warps
-// wait for shared memory every now and then; blocks that fit together hide each other's latency. Each round of them takes
-// START to begin and to store.
+// Estimates the cycles of a launch. A block loads `elements` by some 12 instructions each, of which
+// a thread has BATCH in flight, and adds for `work` instructions of each of its warps, of which a
+// multiprocessor issues four at a time. Few warps wait for shared memory every now and then; blocks
+// that fit together hide each other's latency. Each round of them takes START to begin and to
+// store.
 static double cut_cycles(const tni_direct_tile *t, const tni_simt_limits *gpu, double elements,
                          double work, int registers)
 {
@@ -165,8 +173,9 @@ static void keep_cut(tni_direct_tile *list, int *count, int most, const tni_dire
     list[at] = *t;
 }
 
-// Instructions of a warp for what it sums in one step: a channel and tap, or 8 of those by tensor cores, whose products take 8
-// cycles each; loads of shared memory take as long as four instructions if all warps issue them.
+// Instructions of a warp for what it sums in one step: a channel and tap, or 8 of those by tensor
+// cores, whose products take 8 cycles each; loads of shared memory take as long as four
+// instructions if all warps issue them.
 static double step_work(const tni_direct_tile *t)
 {
     if (!t->cores) return t->rc * t->rp + t->rp + t->rc / 4.0 + 1;
@@ -195,8 +204,8 @@ static void try_forward(const tni_direct *d, const tni_simt_limits *gpu, tni_dir
     keep_cut(list, count, most, &t);
 }
 
-// Goes through the sizes of the pieces that n is cut into, 1, 2, 3 and up to `most` of them, each size once: 5 is cut into
-// pieces of 2 by 3 of them and by 4.
+// Goes through the sizes of the pieces that n is cut into, 1, 2, 3 and up to `most` of them, each
+// size once: 5 is cut into pieces of 2 by 3 of them and by 4.
 static int next_piece(int64_t n, int most, int last)
 {
     if (!last) return (int)n;
@@ -232,8 +241,8 @@ static double add_cycles(const tni_direct *d, int chunks)
     return ADD + 8.0 * chunks * (double)(d->co * d->ci * d->kh * d->kw) / BYTES_A_CYCLE;
 }
 
-// Fills in a cut whose threads, floats of shared memory, sums of a thread and instructions of a warp for a piece are known:
-// the blocks are as many as run at once.
+// Fills in a cut whose threads, floats of shared memory, sums of a thread and instructions of a
+// warp for a piece are known: the blocks are as many as run at once.
 static void try_weights(const tni_direct *d, const tni_simt_limits *gpu, tni_direct_tile t,
                         int64_t floats, int64_t sums, double work, tni_direct_tile *list,
                         int *count, int most)
@@ -298,7 +307,8 @@ static int next_channels(const tni_direct *d, int ci)
     return 0;
 }
 
-// A cut by tensor cores has split and rp besides rows and channels, another one slices and segments.
+// A cut by tensor cores has split and rp besides rows and channels, another one slices and
+// segments.
 static int weights_cuts(const tni_direct *d, const tni_simt_limits *gpu, bool cores, int most,
                         tni_direct_tile *list)
 {
@@ -349,7 +359,8 @@ static void put_strides(tni_out *o, const char *names, char of, const int64_t st
                       (long long)(i || of == 'W' ? stride[i] : 0));
 }
 
-// Called by tni_emit_program behind the prelude. The stride of images is a macro, since it may be wider than an int.
+// Called by tni_emit_program behind the prelude. The stride of images is a macro, since it may be
+// wider than an int.
 static void write_direct(tni_out *o, const tni_dialect *dialect, const tni_emit_item *item)
 {
     const direct_case     *x = item->opts;
@@ -423,8 +434,8 @@ static bool has_tf32(const tni_gpu *g)
     return atoi(g->chip + strlen("sm_")) >= 80;
 }
 
-// Every cut that is worth timing begins to compile. Nothing is timed if results are to be the same in every run: the best
-// by the estimate is all there is then.
+// Every cut that is worth timing begins to compile. Nothing is timed if results are to be the same
+// in every run: the best by the estimate is all there is then.
 static void *direct_open(tni_cuda *c, const tni_call *call)
 {
     tni_heap     heap = tni_heap_default();
@@ -479,8 +490,8 @@ static size_t direct_scratch(void *work)
     return most;
 }
 
-// Operands of the kernel: of the gradient for x, x is the gradient of the result; the gradient for w writes w, by
-// direct_add alone.
+// Operands of the kernel: of the gradient for x, x is the gradient of the result; the gradient for
+// w writes w, by direct_add alone.
 static tn_status direct_launch(tni_cuda *c, void *work, const tni_call *call, int candidate,
                                tni_text *why)
 {

@@ -1,30 +1,35 @@
-// The kernels of small convolutions in f32, as text. A block brings what it reads into shared memory once and multiplies
-// from there; every size is a constant, printed ahead of this text by conv_direct.c:
+// The kernels of small convolutions in f32, as text. A block brings what it reads into shared
+// memory once and multiplies from there; every size is a constant, printed ahead of this text by
+// conv_direct.c:
 //
 //     enum { CI = 32, CO = 64, XH = 13, XW = 13, YH = 11, YW = 11, KH = 3, KW = 3, SH = 1, ..., FLIP = 0 };
 //     enum { ROWS = 11, TILE_CO = 32, RC = 8, RP = 4, SPLIT = 2, ... };
 //
-// Forward and gradient for x are one kernel: a block has ROWS rows of an image of the result and TILE_CO of its channels. The
-// places of these rows are numbered, and a warp has 32 RP of them, side by side in its lanes, and RC channels: so a lane
-// reads RP values and RC weights of shared memory for RP RC sums. SPLIT warps share the channels that are summed. The gradient
-// for x, with stride 1, is the convolution of the result's gradient with the taps in reverse (FLIP).
+// Forward and gradient for x are one kernel: a block has ROWS rows of an image of the result and
+// TILE_CO of its channels. The places of these rows are numbered, and a warp has 32 RP of them,
+// side by side in its lanes, and RC channels: so a lane reads RP values and RC weights of shared
+// memory for RP RC sums. SPLIT warps share the channels that are summed. The gradient for x, with
+// stride 1, is the convolution of the result's gradient with the taps in reverse (FLIP).
 //
-// In the gradient for w a thread has RC channels of the result, one of x and all taps in registers, and goes over the
-// places of rows; the window of x moves along with it, so that a place takes KH loads of x. SLICES threads share the places. A
-// block takes pieces, ROWS rows of an image each, in turn; blocks leave partial sums, which direct_add adds in order.
+// In the gradient for w a thread has RC channels of the result, one of x and all taps in registers,
+// and goes over the places of rows; the window of x moves along with it, so that a place takes KH
+// loads of x. SLICES threads share the places. A block takes pieces, ROWS rows of an image each, in
+// turn; blocks leave partial sums, which direct_add adds in order.
 //
-// With TF32 the sums are the tensor cores' (mma.sync), in tiles of 16 x 8 over 8 of what is summed: channels and taps, numbered
-// as w has them, or places in the gradient for w. What they multiply is rounded when it comes to shared memory.
+// With TF32 the sums are the tensor cores' (mma.sync), in tiles of 16 x 8 over 8 of what is summed:
+// channels and taps, numbered as w has them, or places in the gradient for w. What they multiply is
+// rounded when it comes to shared memory.
 #include "device/cuda/conv_direct.h"
 
 #define T(...) #__VA_ARGS__ "\n"
 
 // clang-format off
 
-// X*: strides of x, Y*: of y, W*: of w, by image (N), channel (C) and place (Y down, X across); of w by the channel of the
-// result (O) and of the sum (I). IH, IW: rows and columns of x that ROWS rows of the result meet. PLANE: floats of a
-// channel in shared memory, such that lanes of different channels meet different banks: an odd number, or for tensor cores
-// 4 or 8 more than a multiple of 32.
+// X*: strides of x, Y*: of y, W*: of w, by image (N), channel (C) and place (Y down, X across); of
+// w by the channel of the result (O) and of the sum (I). IH, IW: rows and columns of x that ROWS
+// rows of the result meet. PLANE: floats of a channel in shared memory, such that lanes of
+// different channels meet different banks: an odd number, or for tensor cores 4 or 8 more than a
+// multiple of 32.
 static const char shared_part[] =
     T(enum { TAPS = KH * KW, IH = (ROWS - 1) * SH + (KH - 1) * DH + 1,
              IW = (YW - 1) * SW + (KW - 1) * DW + 1 };
@@ -37,8 +42,8 @@ static const char shared_part[] =
       }
       // Where tap t is from the first one of a window.
       M_FN int tap_offset(int t) { return t / KW * DH * IW + t % KW * DW; }
-      // Brings rows `top` and so on of C channels of an image, with zeros around it. Neighbouring threads read neighbours
-      // in memory.
+      // Brings rows `top` and so on of C channels of an image, with zeros around it. Neighbouring
+      // threads read neighbours in memory.
       template <int C> M_FN void load_rows(float *to, const float *x, int top) {
           const bool last = C > 1 && XC == 1;
           _Pragma("unroll 8")
@@ -56,7 +61,8 @@ static const char shared_part[] =
 
 // ---- forward, and the gradient for x -----------------------------------------------------------
 
-// The weights of TILE_CO channels, a LINE of them, with a gap against bank conflicts, for each channel and tap of the sum.
+// The weights of TILE_CO channels, a LINE of them, with a gap against bank conflicts, for each
+// channel and tap of the sum.
 static const char load_weights_part[] =
     T(M_FN void load_weights(float *to, const float *w, int co) {
           const bool last = WI == 1;
@@ -77,7 +83,8 @@ static const char load_weights_part[] =
 static const char forward_part[] =
     T(enum { GROUPS_C = TILE_CO / RC, ROW_TILES = (YH + ROWS - 1) / ROWS,
              GROUPS_P = (ROWS * YW + 32 * RP - 1) / (32 * RP), TILES_CO = (CO + TILE_CO - 1) / TILE_CO };
-      // Adds channels `from` to `to` to a thread's sums; at[j] is where the window of its place j begins.
+      // Adds channels `from` to `to` to a thread's sums; at[j] is where the window of its place j
+      // begins.
       M_FN void add_channels(float (&sum)[RC][RP], const float *x, const float *w, const int (&at)[RP], int from, int to) {
           _Pragma("unroll 1")
           for (int c = from; c < to; c++) {
@@ -99,8 +106,9 @@ static const char forward_part[] =
           }
       });
 static const char forward_kernel[] =
-    // A warp's number is, from the fastest: group of channels, group of places, part of the sum. The parts but the first leave
-    // their sums in shared memory, RC RP lines of 32, and the first adds them in order.
+    // A warp's number is, from the fastest: group of channels, group of places, part of the sum.
+    // The parts but the first leave their sums in shared memory, RC RP lines of 32, and the first
+    // adds them in order.
     T(extern "C" __global__ void __launch_bounds__(THREADS, 1) direct(const __grid_constant__ direct_args a) {
           extern __shared__ float4 memory[];
           float *w = (float *)memory;
@@ -149,8 +157,8 @@ static const char forward_kernel[] =
 
 // ---- the gradient for w ------------------------------------------------------------------------
 
-// CI and CO are the channels of x and of y here. G_LINE: a place of y's gradient in shared memory, a line of channels; there
-// are PLACES, of which those behind the last row are zeros.
+// CI and CO are the channels of x and of y here. G_LINE: a place of y's gradient in shared memory,
+// a line of channels; there are PLACES, of which those behind the last row are zeros.
 static const char gradient_part[] =
     T(enum { ROW_TILES = (YH + ROWS - 1) / ROWS, TILES_CO = (CO + TILE_CO - 1) / TILE_CO,
              TILES_CI = (CI + TILE_CI - 1) / TILE_CI };
@@ -168,7 +176,8 @@ static const char gradient_part[] =
       });
 static const char weights_part[] =
     T(enum { SEGMENTS = (YW + SEGMENT - 1) / SEGMENT, LANES = SLICES < 32 ? SLICES : 32, MOVES = SW == 1 && DW == 1 };
-      // One place: g points at its RC gradients, x at its window; column `turn` of the window's registers is its first.
+      // One place: g points at its RC gradients, x at its window; column `turn` of the window's
+      // registers is its first.
       template <int TURN> M_FN void add_place(float (&sum)[RC][TAPS], float (&win)[KH][KW], const float *x, const float *g) {
           float gv[RC];
           _Pragma("unroll")
@@ -182,7 +191,8 @@ static const char weights_part[] =
               for (int t = 0; t < TAPS; t++)
                   sum[i][t] = m_fma_f(gv[i], win[t / KW][(t % KW + TURN) % KW], sum[i][t]);
       }
-      // Places TURN and so on of `left`, KW at most, each with the window turned by one more column.
+      // Places TURN and so on of `left`, KW at most, each with the window turned by one more
+      // column.
       template <int TURN>
       M_FN void add_places(float (&sum)[RC][TAPS], float (&win)[KH][KW], const float *x, const float *g, int left) {
           if (left <= TURN) return;
@@ -190,7 +200,8 @@ static const char weights_part[] =
           if constexpr (TURN + 1 < KW) add_places<TURN + 1>(sum, win, x, g, left);
       });
 static const char weights_kernel[] =
-    // A thread's number is, from the fastest: slice of places, channel of x, group of channels of y.
+    // A thread's number is, from the fastest: slice of places, channel of x, group of channels of
+    // y.
     T(extern "C" __global__ void __launch_bounds__(THREADS, 1) direct_weights(const __grid_constant__ direct_args a) {
           extern __shared__ float4 memory[];
           float *g = (float *)memory;
@@ -246,8 +257,9 @@ static const char weights_kernel[] =
 
 // ---- by tensor cores ---------------------------------------------------------------------------
 
-// sum += a b: a 16 x 8, of which a lane has rows lane / 4 and 8 more of columns lane % 4 and 4 more; b 8 x 8, of which it has
-// column lane / 4; the sum 16 x 8, of which it has columns 2 (lane % 4) and one more.
+// sum += a b: a 16 x 8, of which a lane has rows lane / 4 and 8 more of columns lane % 4 and 4
+// more; b 8 x 8, of which it has column lane / 4; the sum 16 x 8, of which it has columns 2 (lane %
+// 4) and one more.
 static const char cores_part[] =
     T(M_FN void multiply(float (&sum)[4], const float (&a)[4], const float (&b)[2]) {
           asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -255,7 +267,8 @@ static const char cores_part[] =
                        : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
                          "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
       }
-      // Adds the sums of the warps that share a tile, part after part, in shared memory; returns whether this warp has them.
+      // Adds the sums of the warps that share a tile, part after part, in shared memory; returns
+      // whether this warp has them.
       template <int N> M_FN bool join_parts(float *left, float (&sum)[N][4], int warp, int warps, int part) {
           int lane = threadIdx.x % 32;
           __syncthreads();
@@ -267,7 +280,8 @@ static const char cores_part[] =
           return part == 0;
       });
 
-// A warp has RP tiles of 16 places and RC / 8 of 8 channels. STEPS of 8 are summed, the last filled up with zeros.
+// A warp has RP tiles of 16 places and RC / 8 of 8 channels. STEPS of 8 are summed, the last filled
+// up with zeros.
 static const char forward_cores[] =
     T(enum { STEPS = (CI * TAPS + 7) / 8, GROUPS_C = TILE_CO / RC, ROW_TILES = (YH + ROWS - 1) / ROWS,
              GROUPS_P = (ROWS * YW + 16 * RP - 1) / (16 * RP), TILES_CO = (CO + TILE_CO - 1) / TILE_CO, NC = RC / 8 };
@@ -337,7 +351,8 @@ static const char forward_cores_kernel[] =
               }
       });
 
-// A warp has RC / 16 tiles of 16 channels of y and RP of 8 columns, which are channels of x and taps as w has them.
+// A warp has RC / 16 tiles of 16 channels of y and RP of 8 columns, which are channels of x and
+// taps as w has them.
 static const char weights_cores_kernel[] =
     T(enum { COLUMNS = TILE_CI * TAPS, GROUPS_C = TILE_CO / RC, GROUPS_N = (COLUMNS + 8 * RP - 1) / (8 * RP), MC = RC / 16 };
       extern "C" __global__ void __launch_bounds__(THREADS, 1) direct_weights(const __grid_constant__ direct_args a) {

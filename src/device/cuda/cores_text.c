@@ -1,16 +1,17 @@
-// What kernels on the tensor cores share, as text: copies into shared memory, and fragments, which are
-// what a lane has of an operand or a result. cores_text_product.c has the products.
+// What kernels on the tensor cores share, as text: copies into shared memory, and fragments, which
+// are what a lane has of an operand or a result. cores_text_product.c has the products.
 //
-// Tiles. A tile of rows (queries or keys) is stored in panels of 64 columns. A row of a panel is 128
-// bytes, eight chunks of 16; chunk c of row r is at place c ^ (r & 7), so that the eight rows that an
-// instruction reads at one column lie in different banks. This is also the layout that the products
-// of Hopper call "128-byte swizzle", so that both kinds of product read the same tiles.
+// Tiles. A tile of rows (queries or keys) is stored in panels of 64 columns. A row of a panel is
+// 128 bytes, eight chunks of 16; chunk c of row r is at place c ^ (r & 7), so that the eight rows
+// that an instruction reads at one column lie in different banks. This is also the layout that the
+// products of Hopper call "128-byte swizzle", so that both kinds of product read the same tiles.
 //
-// Fragments. A warp has 16 rows of a product (a group of four warps 64). Lane l = 4 g + t has of each
-// 16 x 8 tile of a result four numbers: c[0], c[1] are row g, columns 2 t and 2 t + 1; c[2], c[3] row
-// g + 8, the same columns. Two such tiles side by side, rounded to 16 bits, are the left operand of a
-// product over 16 steps: {c0 c1}, {c2 c3} of the first, {c0 c1}, {c2 c3} of the second. So the result
-// of a product (scores) becomes the operand of the next without leaving the registers:
+// Fragments. A warp has 16 rows of a product (a group of four warps 64). Lane l = 4 g + t has of
+// each 16 x 8 tile of a result four numbers: c[0], c[1] are row g, columns 2 t and 2 t + 1; c[2],
+// c[3] row g + 8, the same columns. Two such tiles side by side, rounded to 16 bits, are the left
+// operand of a product over 16 steps: {c0 c1}, {c2 c3} of the first, {c0 c1}, {c2 c3} of the
+// second. So the result of a product (scores) becomes the operand of the next without leaving the
+// registers:
 //
 //              columns   0  1 | 2  3 | 4  5 | 6  7
 //     row 0            l=0    | l=1  | l=2  | l=3        c[0] c[1]
@@ -19,12 +20,12 @@
 //     row 8            l=0    | l=1  | ...               c[2] c[3]
 //
 //
-// Operands in f32, which are rounded to TF32, have half as many elements in the same bytes: a chunk has
-// four, and a step of a product is over 8. Of a tile that is read along its rows, chunk c of row r is at
-// place c ^ (2 r & 7) then, since it is read by words.
+// Operands in f32, which are rounded to TF32, have half as many elements in the same bytes: a chunk
+// has four, and a step of a product is over 8. Of a tile that is read along its rows, chunk c of
+// row r is at place c ^ (2 r & 7) then, since it is read by words.
 //
-// A text that is printed with this one begins with its constants, among them WARPS, IS_F16, IS_TF32 and
-// ALIGNED, and with the type of an element.
+// A text that is printed with this one begins with its constants, among them WARPS, IS_F16, IS_TF32
+// and ALIGNED, and with the type of an element.
 #include "device/cuda/cores_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
@@ -89,8 +90,8 @@ const char *const tni_text_cores[] = {
               UNROLL for (int s = 0; s < STEPS; s++)
                   load_left<COUNT>(a[m][s], tile, warp_row(m), s);
       }
-      // Reads, of a tile of COUNT rows that are the steps of a product, step `step` and 16 columns from
-      // tile n of eight on: as left operand, or as the right ones of n and n + 1.
+      // Reads, of a tile of COUNT rows that are the steps of a product, step `step` and 16 columns
+      // from tile n of eight on: as left operand, or as the right ones of n and n + 1.
       template <int COUNT, bool LEFT>
       M_FN void load_along(m_uint (&x)[4], m_uint tile, int step, int n) {
           int lane = threadIdx.x & 31;
@@ -128,9 +129,9 @@ const char *const tni_text_cores[] = {
               UNROLL for (int n = 0; n < NT; n++)
                   UNROLL for (int i = 0; i < 4; i++) c[m][n][i] = 0;
       }
-      // Stores a warp's rows of a result of up to WIDTH columns, of which there are `width`, by way of its
-      // rows of a tile, so that global memory is written in pieces of 16 bytes. there: whether chunk n of
-      // eight columns of row r is stored; where: its address.
+      // Stores a warp's rows of a result of up to WIDTH columns, of which there are `width`, by way
+      // of its rows of a tile, so that global memory is written in pieces of 16 bytes. there:
+      // whether chunk n of eight columns of row r is stored; where: its address.
       template <int COUNT, int WIDTH, int MT, int NT, typename THERE, typename WHERE>
       M_FN void store_chunks(const float (&c)[MT][NT][4], m_uint tile, int width, THERE there,
                              WHERE where) {
@@ -168,7 +169,8 @@ const char *const tni_text_cores[] = {
     NULL,
 };
 
-// Products of bytes, which add up in int: a step is over 32. An operand of either sign is multiplied as it is.
+// Products of bytes, which add up in int: a step is over 32. An operand of either sign is
+// multiplied as it is.
 const char *const tni_text_cores_bytes[] = {
     T(M_FN void mma(int (&c)[4], const m_uint (&a)[4], m_uint b0, m_uint b1) {
           asm volatile("mma.sync.aligned.m16n8k32.row.col.s32." A_SIGN "." B_SIGN ".s32 {%0, %1, %2, %3}, "

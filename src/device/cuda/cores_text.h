@@ -1,5 +1,6 @@
-// What kernels on the tensor cores share, as text: the header of cores_text.c and cores_text_product.c. A program is
-// constants, tni_text_cores, one kind of products, and the text of its kernels.
+// What kernels on the tensor cores share, as text: the header of cores_text.c and
+// cores_text_product.c. A program is constants, tni_text_cores, one kind of products, and the text
+// of its kernels.
 #ifndef TNI_CUDA_CORES_TEXT_H
 #define TNI_CUDA_CORES_TEXT_H
 

@@ -1,6 +1,6 @@
-// The two products of kernels on the tensor cores, as text: on any of them by mma.sync, or on Hopper by
-// wgmma, which four warps start together and which reads its operands from shared memory by itself.
-// cores_text.c describes tiles and fragments, which are the same for both.
+// The two products of kernels on the tensor cores, as text: on any of them by mma.sync, or on
+// Hopper by wgmma, which four warps start together and which reads its operands from shared memory
+// by itself. cores_text.c describes tiles and fragments, which are the same for both.
 //
 //     rows_by_rows     c = a b' or, with ADD, c += a b': rows of one tile times rows of another
 //     rows_by_columns  c += a b: a left operand in registers times the rows of a tile
@@ -37,8 +37,8 @@ const char *const tni_text_cores_mma[] = {
                            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
       }
-      // c = a b' or c += a b', b being rows of a tile of B_COUNT from `row` on. a is held in registers or read
-      // from a tile of A_COUNT rows.
+      // c = a b' or c += a b', b being rows of a tile of B_COUNT from `row` on. a is held in
+      // registers or read from a tile of A_COUNT rows.
       template <int STEPS, bool HELD, int A_COUNT, int B_COUNT, bool ADD = false, int MT, int NT,
                 int KEPT, typename NUM>
       M_FN void rows_by_rows(NUM (&c)[MT][NT][4], const m_uint (&a)[MT][KEPT][4], m_uint left,
@@ -110,8 +110,8 @@ const char *const tni_text_cores_wgmma[] = {
     "    SUMS_4(c[26]), SUMS_4(c[27]), SUMS_4(c[28]), SUMS_4(c[29]), SUMS_4(c[30]), SUMS_4(c[31])\n",
     // A group of four warps multiplies 64 rows by 64 columns over 16 steps, the left operand from
     // registers or from a tile, the right one from a tile: across (b') or along its rows. Tiles are
-    // described by address, by 1,024 bytes from eight rows to the next, by the swizzle and, along more than 64
-    // columns, by the bytes of a panel.
+    // described by address, by 1,024 bytes from eight rows to the next, by the swizzle and, along
+    // more than 64 columns, by the bytes of a panel.
     T(M_FN m_ulong describe(m_uint at, m_uint panel = 16) {
           return (m_ulong)((at & 0x3ffff) >> 4) | (m_ulong)(panel >> 4) << 16 | (m_ulong)64 << 32 |
                  (m_ulong)1 << 62;

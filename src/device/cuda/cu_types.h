@@ -77,8 +77,8 @@ enum {
     TNI_CU_FUNCTION_BIG_CLUSTERS  = 14,  // more than 8 blocks in a cluster
 };
 
-// How a tensor is described to TMA: the type of its elements, how 128 bytes of them are swizzled in shared memory, and
-// that L2 reads 256 bytes at once.
+// How a tensor is described to TMA: the type of its elements, how 128 bytes of them are swizzled in
+// shared memory, and that L2 reads 256 bytes at once.
 enum { TNI_CU_TENSOR_U16 = 1, TNI_CU_SWIZZLE_128 = 3, TNI_CU_PROMOTE_256 = 3 };
 
 // Flags of streams, events and host memory.
@@ -208,7 +208,8 @@ typedef struct {
     tni_cunode node, from;
 } tni_cuupdate;
 
-// What TMA knows of a tensor, in the driver's own form; it lies at a multiple of 128 bytes, in kernels' arguments too.
+// What TMA knows of a tensor, in the driver's own form; it lies at a multiple of 128 bytes, in
+// kernels' arguments too.
 typedef struct {
     _Alignas(128) uint64_t word[16];
 } tni_cutensor_map;

@@ -1,4 +1,5 @@
-// CUDA text to machine code by NVRTC, the disk cache of machine code, and reading the assembler's log.
+// CUDA text to machine code by NVRTC, the disk cache of machine code, and reading the assembler's
+// log.
 #include "device/cuda/cubin.h"
 
 #include "base/background.h"
@@ -48,12 +49,12 @@ static void report_first_error(const tni_cubin *c, tni_text *why)
     tni_text_add(why, "NVRTC: %.*s", (int)strcspn(at, "\n"), at);
 }
 
-// Contraction is off, and division and square roots are exact by default, so that results have the same
-// bits as on other devices. with_usage: -v makes the assembler report what each function uses, which
-// code from NVRTC's own cache does not. Warnings about unused functions (177) and values (550) are off,
-// since preludes have many. The last option is unknown to older versions of NVRTC, so that it is
-// dropped when they reject it: --Ofast-compile to compile quickly, --split-compile to use a thread for
-// each kernel of a text.
+// Contraction is off, and division and square roots are exact by default, so that results have the
+// same bits as on other devices. with_usage: -v makes the assembler report what each function uses,
+// which code from NVRTC's own cache does not. Warnings about unused functions (177) and values
+// (550) are off, since preludes have many. The last option is unknown to older versions of NVRTC,
+// so that it is dropped when they reject it: --Ofast-compile to compile quickly, --split-compile to
+// use a thread for each kernel of a text.
 static int run_nvrtc(const tni_nvrtc *rtc, tni_nvprogram p, const char *chip, bool with_usage,
                      bool quick)
 {

@@ -1,5 +1,5 @@
-// The cuda device: opening and closing sessions, waiting for them, and the tables of functions that the
-// engine calls.
+// The cuda device: opening and closing sessions, waiting for them, and the tables of functions that
+// the engine calls.
 #include "device/cuda/cuda.h"
 
 #include "base/background.h"
@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- sessions -------------------------------------------------------------------------------------
+// ---- sessions ----------------------------------------------------------------------------------
 
-// The driver's current GPU is a variable of the thread, and the user's code may have changed it since
-// the last call. While a run is recorded no driver function is called between its begin, which enters,
-// and its end, so the call is saved there; cuda_custom.c, which runs a user's function in between,
-// restores the GPU itself.
+// The driver's current GPU is a variable of the thread, and the user's code may have changed it
+// since the last call. While a run is recorded no driver function is called between its begin,
+// which enters, and its end, so the call is saved there; cuda_custom.c, which runs a user's
+// function in between, restores the GPU itself.
 void tni_cuda_enter(const tni_cuda *c)
 {
     if (c->recorder.mode != TNI_REPLAY_RECORD && c->recorder.mode != TNI_REPLAY_CHANGE)
@@ -30,11 +30,11 @@ tn_status tni_cuda_status(tni_cuda *c, int error, const char *what, tni_text *wh
     return s;
 }
 
-// Frees everything a session has, in the order in which the driver may still use it: the stream's work
-// first, then the memory that work used. Errors are ignored, since a lost GPU answers nothing. After
-// the last session no thread may be inside the compiler, whose library does not survive the end of the
-// process with a thread in it: tni_background_need waits for that. Also frees a session that was opened
-// halfway.
+// Frees everything a session has, in the order in which the driver may still use it: the stream's
+// work first, then the memory that work used. Errors are ignored, since a lost GPU answers nothing.
+// After the last session no thread may be inside the compiler, whose library does not survive the
+// end of the process with a thread in it: tni_background_need waits for that. Also frees a session
+// that was opened halfway.
 static void close_gpu_session(void *session)
 {
     tni_cuda         *c  = session;
@@ -64,8 +64,8 @@ static bool env_is(const char *name, char value)
 }
 
 // Reads the switches of the environment and creates the stream, unless the caller gave one. Our own
-// stream does not wait for the null stream, where a caller's other libraries may work. Returns an error
-// of the driver.
+// stream does not wait for the null stream, where a caller's other libraries may work. Returns an
+// error of the driver.
 static int fill_session(tni_cuda *c, void *stream)
 {
     const tni_driver *cu = c->gpu->cu;
@@ -109,8 +109,8 @@ static void *open_gpu_session(tni_heap *heap, const tni_device_open_args *args, 
     return NULL;
 }
 
-// The contract's wait: includes uploads, which the compute stream is made to wait for first. The driver
-// reports an error of any kernel since the last wait here, and not where it was launched.
+// The contract's wait: includes uploads, which the compute stream is made to wait for first. The
+// driver reports an error of any kernel since the last wait here, and not where it was launched.
 static tn_status wait_stream(void *session, tni_text *why)
 {
     tni_cuda *c = session;
@@ -127,8 +127,8 @@ static void *own_stream(const void *session)
     return ((const tni_cuda *)session)->stream;
 }
 
-// Makes stream `late` wait for what is in stream `early` now. One event serves all: waiting for it is
-// waiting for its last record before that call.
+// Makes stream `late` wait for what is in stream `early` now. One event serves all: waiting for it
+// is waiting for its last record before that call.
 static tn_status order_streams(tni_cuda *c, tni_custream early, tni_custream late, tni_text *why)
 {
     const tni_driver *cu    = c->gpu->cu;
@@ -162,8 +162,9 @@ static bool is_capturing(const tni_cuda *c, tni_custream s)
     return c->gpu->cu->capture_state(s, &state) == TNI_CU_OK && state == TNI_CU_CAPTURE_ACTIVE;
 }
 
-// Lets the host wait for what was submitted before a capture: the graph cannot wait for work from outside, which must
-// be done when it runs. Nothing of it is left in a program that waited before it began to capture, as PyTorch does.
+// Lets the host wait for what was submitted before a capture: the graph cannot wait for work from
+// outside, which must be done when it runs. Nothing of it is left in a program that waited before
+// it began to capture, as PyTorch does.
 static int finish_before_capture(tni_cuda *c)
 {
     const tni_driver *cu     = c->gpu->cu;
@@ -175,7 +176,8 @@ static int finish_before_capture(tni_cuda *c)
     return error;
 }
 
-// The contract's use_stream. Work that is captured does not run now, so that the stream used next does not wait for it.
+// The contract's use_stream. Work that is captured does not run now, so that the stream used next
+// does not wait for it.
 static tn_status use_stream(void *session, void *other, tni_text *why)
 {
     tni_cuda    *c     = session;

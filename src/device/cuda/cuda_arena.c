@@ -1,7 +1,7 @@
-// The arena of a session: a range of addresses as large as the GPU's memory, reserved once, of which
-// only the beginning has memory behind it. The arena grows by mapping more memory at the end, so that
-// nothing in it ever moves: the addresses of a plan's temporaries are the same in every run, and its
-// graph can be launched again without changing a node.
+// The arena of a session: a range of addresses as large as the GPU's memory, reserved once, of
+// which only the beginning has memory behind it. The arena grows by mapping more memory at the end,
+// so that nothing in it ever moves: the addresses of a plan's temporaries are the same in every
+// run, and its graph can be launched again without changing a node.
 #include "device/cuda/gpu.h"
 
 // The driver maps memory in multiples of a granularity, 2 MiB on current chips.
@@ -16,9 +16,9 @@ static tni_cuallocation allocation_of(const tni_cuda *c)
     return (tni_cuallocation){ .type = TNI_CU_PINNED, .at = { TNI_CU_AT_DEVICE, c->gpu->device } };
 }
 
-// Reserves the addresses at the first use; returns whether the range exists. A range as large as all of
-// the memory costs only addresses, and is never outgrown. If the GPU or its driver cannot, that is
-// remembered, and the engine uses ordinary blocks instead.
+// Reserves the addresses at the first use; returns whether the range exists. A range as large as
+// all of the memory costs only addresses, and is never outgrown. If the GPU or its driver cannot,
+// that is remembered, and the engine uses ordinary blocks instead.
 static bool reserve_range(tni_cuda *c)
 {
     const tni_driver *cu   = c->gpu->cu;
@@ -36,9 +36,9 @@ static bool reserve_range(tni_cuda *c)
     return a->at;
 }
 
-// Maps memory behind the next bytes of the range, a multiple of the granularity. The driver wants three
-// steps: create memory, map it at an address, allow access; if one fails, those before are undone. The
-// handle is released at once, since memory lives on while it is mapped.
+// Maps memory behind the next bytes of the range, a multiple of the granularity. The driver wants
+// three steps: create memory, map it at an address, allow access; if one fails, those before are
+// undone. The handle is released at once, since memory lives on while it is mapped.
 static bool map_piece(tni_cuda *c, size_t bytes)
 {
     const tni_driver *cu     = c->gpu->cu;
@@ -59,8 +59,8 @@ static bool map_piece(tni_cuda *c, size_t bytes)
     return true;
 }
 
-// Gives all memory back and keeps the addresses. Waits first, since work in flight may use the memory,
-// and copies to it are ordered before that work.
+// Gives all memory back and keeps the addresses. Waits first, since work in flight may use the
+// memory, and copies to it are ordered before that work.
 static void unmap_pieces(tni_cuda *c)
 {
     const tni_driver *cu = c->gpu->cu;
@@ -75,11 +75,11 @@ static void unmap_pieces(tni_cuda *c)
     }
 }
 
-// Grows to at least the given bytes, or returns false. Three attempts, from the most comfortable to the
-// most modest: an eighth more than needed, so that plans which grow a little (a longer last batch) do
-// not add a piece each time, but only if that eighth is less than a quarter of the free memory; exactly
-// what is needed; and, if even that is not free beside what is held, all of it in one piece after
-// giving back the pieces, which may be fragments.
+// Grows to at least the given bytes, or returns false. Three attempts, from the most comfortable to
+// the most modest: an eighth more than needed, so that plans which grow a little (a longer last
+// batch) do not add a piece each time, but only if that eighth is less than a quarter of the free
+// memory; exactly what is needed; and, if even that is not free beside what is held, all of it in
+// one piece after giving back the pieces, which may be fragments.
 static bool grow_range(tni_cuda *c, size_t bytes, size_t most)
 {
     tni_arena_range *a = &c->arena;
@@ -94,8 +94,9 @@ static bool grow_range(tni_cuda *c, size_t bytes, size_t most)
     return map_piece(c, round_to_grain(a, bytes));
 }
 
-// The contract's arena. bytes of 0 gives the memory back, as the engine does before it reports to be
-// out of memory, unless a caller's graph may use it. The address returned never changes while the session is open.
+// The contract's arena. bytes of 0 gives the memory back, as the engine does before it reports to
+// be out of memory, unless a caller's graph may use it. The address returned never changes while
+// the session is open.
 void *tni_cuda_arena(void *session, size_t bytes, size_t most, size_t *held)
 {
     tni_cuda *c = session;

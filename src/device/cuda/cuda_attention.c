@@ -1,11 +1,11 @@
-// Attention by the fastest of several methods: the family of calls, and calls whose operands or results are
-// not as the methods want them.
+// Attention by the fastest of several methods: the family of calls, and calls whose operands or
+// results are not as the methods want them.
 #include "device/cuda/cuda_attention.h"
 
 #include "base/hash.h"
 
-// A score program as a word: its instructions, since another may have its address once its context is
-// closed.
+// A score program as a word: its instructions, since another may have its address once its context
+// is closed.
 static int64_t score_word(const tni_score *s)
 {
     return s ? (int64_t)tni_hash(s->op, (size_t)s->all * sizeof *s->op) : 0;
@@ -69,8 +69,8 @@ typedef struct {
     tni_arg  in[TNI_CALL_ARGS], more[2 + TNI_SCORE_SOURCES];
 } rearranged;
 
-// Returns whether an address suits every method: they read 16 bytes of queries, keys, values and masks at
-// once.
+// Returns whether an address suits every method: they read 16 bytes of queries, keys, values and
+// masks at once.
 static bool is_aligned(const tni_arg *x)
 {
     return x->rank != 4 || (uintptr_t)x->data % 16 == 0;
@@ -120,8 +120,8 @@ static void place_arg(tni_arg *x, char *memory, size_t *used)
     *used += bytes;
 }
 
-// Lays out all results and the operands that are not aligned from `memory` on. Returns the bytes. Gradients
-// of keys and values that are not wanted get a place too.
+// Lays out all results and the operands that are not aligned from `memory` on. Returns the bytes.
+// Gradients of keys and values that are not wanted get a place too.
 static size_t rearrange(const tni_call *call, char *memory, rearranged *r)
 {
     size_t used   = 0;
@@ -152,8 +152,8 @@ static tn_status copy_arg(const tni_call *call, const tni_arg *from, const tni_a
     return to->data && from->data != to->data ? tni_groups_copy(&copy) : TN_OK;
 }
 
-// Copies operands, runs, and copies results. Everything is in scratch of the session, which no method
-// uses meanwhile.
+// Copies operands, runs, and copies results. Everything is in scratch of the session, which no
+// method uses meanwhile.
 static tn_status run_rearranged(const tni_call *call)
 {
     rearranged r;

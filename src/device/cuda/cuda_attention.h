@@ -1,6 +1,6 @@
-// Attention and its gradient on this device, by any of several methods: a library, kernels of our own.
-// method.h says how they are chosen. A form whose strided results no method takes is computed row-major and
-// copied.
+// Attention and its gradient on this device, by any of several methods: a library, kernels of our
+// own. method.h says how they are chosen. A form whose strided results no method takes is computed
+// row-major and copied.
 #ifndef TNI_CUDA_ATTENTION_H
 #define TNI_CUDA_ATTENTION_H
 

@@ -1,5 +1,6 @@
-// Products and convolutions of bytes on the tensor cores, by the kernels of conv_cores.h: a product of matrices is a
-// convolution of one tap, whose places are the rows of a. What they do not take is recorded as products of i32.
+// Products and convolutions of bytes on the tensor cores, by the kernels of conv_cores.h: a product
+// of matrices is a convolution of one tap, whose places are the rows of a. What they do not take is
+// recorded as products of i32.
 #include "device/cuda/cuda_conv.h"
 #include "device/cuda/with_kernel.h"
 
@@ -26,7 +27,8 @@ static tni_arg as_places(const tni_arg *x, int64_t rows, int64_t n)
     return y;
 }
 
-// False: a matrix does not lie as the kernels read it, a by rows and b by columns, or there are several.
+// False: a matrix does not lie as the kernels read it, a by rows and b by columns, or there are
+// several.
 static bool find_conv(const tni_call *call, byte_conv *c)
 {
     c->call = *call;
@@ -55,8 +57,8 @@ static bool find_conv(const tni_call *call, byte_conv *c)
     return true;
 }
 
-// Asked when a call is recorded. tn_conv_i32 and tn_matmul_i32 have brought operands into the order that is read here where
-// copies do that.
+// Asked when a call is recorded. tn_conv_i32 and tn_matmul_i32 have brought operands into the order
+// that is read here where copies do that.
 const char *tni_cuda_bytes_declines(const tni_call *call)
 {
     byte_conv c;
@@ -77,7 +79,8 @@ static int64_t bytes_of(const tni_arg *x)
     return tni_align64(tni_shape_count(x->rank, x->size));
 }
 
-// Behind what the kernels need there is room for both operands, should they not begin at multiples of 16 bytes.
+// Behind what the kernels need there is room for both operands, should they not begin at multiples
+// of 16 bytes.
 size_t tni_cuda_bytes_scratch(const tni_call *call)
 {
     const tni_form *f = call->entry ? call->entry : tni_cuda_prepare_bytes(call);

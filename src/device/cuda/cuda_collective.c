@@ -1,6 +1,6 @@
-// Collectives on the GPU: in a stream of their own beside the session's, so that they run beside the kernels that come
-// after them. Each begins when the work submitted before it is done, by an event, and is followed by an event that
-// whoever reads its result waits for.
+// Collectives on the GPU: in a stream of their own beside the session's, so that they run beside
+// the kernels that come after them. Each begins when the work submitted before it is done, by an
+// event, and is followed by an event that whoever reads its result waits for.
 #include "device/custom.h"
 #include "device/cuda/gpu.h"
 #include "ops/collective.h"
@@ -52,8 +52,8 @@ tn_status tni_cuda_collective(const tni_call *call)
     return tni_cuda_status(c, error, "a collective", call->why);
 }
 
-// The stream is in order, so the newest that has to be done stands for all before it; of those longer ago than there
-// are events a later one does.
+// The stream is in order, so the newest that has to be done stands for all before it; of those
+// longer ago than there are events a later one does.
 tn_status tni_cuda_collected(void *session, size_t in_flight, tni_text *why)
 {
     tni_cuda *c = session;

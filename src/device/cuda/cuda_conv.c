@@ -1,4 +1,5 @@
-// Convolution by the fastest of several methods: the family of calls, and the methods that are not cuDNN.
+// Convolution by the fastest of several methods: the family of calls, and the methods that are not
+// cuDNN.
 #include "device/cuda/conv_direct.h"
 #include "device/cuda/with_kernel.h"
 
@@ -60,8 +61,9 @@ static const tni_method by_product = { .name     = "product",
 
 // ---- of each channel with its own window -------------------------------------------------------
 
-// A text with the ending of the kernel behind the call. It lives until the process ends, as the programs compiled of it
-// do, which are found by its address: calls that differ in sizes alone share one.
+// A text with the ending of the kernel behind the call. It lives until the process ends, as the
+// programs compiled of it do, which are found by its address: calls that differ in sizes alone
+// share one.
 typedef struct ended_text {
     const char        *piece[6];
     struct ended_text *next;
@@ -231,8 +233,9 @@ const tni_family tni_convs_with_kernels = { .name     = "convolution with kernel
 
 // ---- the contract ------------------------------------------------------------------------------
 
-// cuDNN's engines for tensor cores and our own kernels want the channels of one place next to each other, in vectors of
-// 16 bytes. An image of few channels is copied for the sake of what follows: the result has many.
+// cuDNN's engines for tensor cores and our own kernels want the channels of one place next to each
+// other, in vectors of 16 bytes. An image of few channels is copied for the sake of what follows:
+// the result has many.
 int tni_cuda_conv_order(const void *session, tn_dtype dt, int64_t from, int64_t to, bool last)
 {
     const tni_cuda *c      = session;
@@ -291,8 +294,9 @@ const char *tni_cuda_conv_method(const tni_call *call)
 
 // ---- with the kernel that follows --------------------------------------------------------------
 
-// Asked when a plan is made. cuDNN is not asked for everything: not for a prologue, not to store a result that something else reads, too,
-// beside the kernel's, and not for sums of columns or the gradients' kernels, which its engines are slow at.
+// Asked when a plan is made. cuDNN is not asked for everything: not for a prologue, not to store a
+// result that something else reads, too, beside the kernel's, and not for sums of columns or the
+// gradients' kernels, which its engines are slow at.
 bool tni_cuda_conv_takes(void *session, const tni_offer *o)
 {
     if (!o->launch) return false;

@@ -1,7 +1,7 @@
-// Convolution and its gradients on this device, by any of several methods, of which method.h says how they are
-// chosen: cuDNN, a matrix product where that is what a convolution is, kernels of our own on the tensor cores without
-// cuDNN, and those of ../simt where none of these serves. A convolution and the kernel behind it are one call of cuDNN, or
-// two launches, whichever is faster.
+// Convolution and its gradients on this device, by any of several methods, of which method.h says
+// how they are chosen: cuDNN, a matrix product where that is what a convolution is, kernels of our
+// own on the tensor cores without cuDNN, and those of ../simt where none of these serves. A
+// convolution and the kernel behind it are one call of cuDNN, or two launches, whichever is faster.
 #ifndef TNI_CUDA_CONV_H
 #define TNI_CUDA_CONV_H
 
@@ -10,7 +10,8 @@
 // The methods of cudnn_conv.c and conv_cores.c.
 extern const tni_method tni_conv_by_cudnn, tni_conv_by_cores;
 
-// Writes the strides of a dense (N, C, places), with channels last or not. Returns whether x has them.
+// Writes the strides of a dense (N, C, places), with channels last or not. Returns whether x has
+// them.
 bool tni_conv_has_order(const tni_arg *x, bool last, int64_t *stride);
 
 // Describes a convolution as a form: sizes, strides and the window.

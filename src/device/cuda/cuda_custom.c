@@ -12,9 +12,9 @@
 
 typedef struct kernel kernel;
 
-// A user's kernel on one GPU, found by everything its program was made from. It is complete before it
-// enters the list, never changes afterwards, and lives until the process ends: captured graphs and
-// launches in flight may use it.
+// A user's kernel on one GPU, found by everything its program was made from. It is complete before
+// it enters the list, never changes afterwards, and lives until the process ends: captured graphs
+// and launches in flight may use it.
 struct kernel {
     const tni_gpu *gpu;
     tni_user_text  text;  // with copies of its strings
@@ -23,8 +23,8 @@ struct kernel {
     kernel        *next;
 };
 
-// All users' kernels, newest first. The lock guards the list and is held while one is compiled, so that
-// two contexts with the same op compile it once.
+// All users' kernels, newest first. The lock guards the list and is held while one is compiled, so
+// that two contexts with the same op compile it once.
 static struct {
     pthread_mutex_t lock;
     kernel         *first;
@@ -80,8 +80,8 @@ static kernel *new_kernel(const tni_gpu *g, const tni_user_text *u)
     return NULL;
 }
 
-// Compiles and loads a kernel and adds it to the list; the lock is held. On failure *why has the user's
-// error with its line.
+// Compiles and loads a kernel and adds it to the list; the lock is held. On failure *why has the
+// user's error with its line.
 static kernel *build_kernel(tni_cuda *c, const tni_user_text *u, tn_status *s, tni_text *why)
 {
     tni_cubin code;
@@ -105,8 +105,8 @@ static kernel *build_kernel(tni_cuda *c, const tni_user_text *u, tn_status *s, t
     return NULL;
 }
 
-// Returns the kernel for a text, compiled at the first use; NULL, with status and reason, if it cannot
-// be.
+// Returns the kernel for a text, compiled at the first use; NULL, with status and reason, if it
+// cannot be.
 static const kernel *find_kernel(tni_cuda *c, const tni_user_text *u, tn_status *s, tni_text *why)
 {
     pthread_mutex_lock(&kernels.lock);
@@ -127,8 +127,8 @@ typedef struct {
     tni_user_array bytes[TNI_USER_ARRAYS];
 } arrays;
 
-// Lays out an array as tn::array of the text has it. Sizes beyond the rank are 1, so that a kernel may
-// read all of them.
+// Lays out an array as tn::array of the text has it. Sizes beyond the rank are 1, so that a kernel
+// may read all of them.
 static tni_user_array pack_array(const tn_array *a)
 {
     tni_user_array p = { .data  = a->data,
@@ -148,8 +148,9 @@ static void gather_arrays(const tni_call *call, arrays *x)
     for (int i = 0; i < x->n; i++) x->bytes[i] = pack_array(&x->a[i]);
 }
 
-// Asks the user's launch function for grid and block, or takes one thread per element of the largest
-// output, and checks them against the limits, so that an error names the op and not a launch.
+// Asks the user's launch function for grid and block, or takes one thread per element of the
+// largest output, and checks them against the limits, so that an error names the op and not a
+// launch.
 static tn_status ask_dims(const tni_call *call, const arrays *x, const kernel *k, tn_launch_dims *d)
 {
     const tn_op_def *def = call->attr->custom.def;
@@ -166,8 +167,8 @@ static tn_status ask_dims(const tni_call *call, const arrays *x, const kernel *k
     return TN_EUSER;
 }
 
-// Packs the arrays and the attributes as the kernel's arguments and launches it, through replay like
-// any kernel.
+// Packs the arrays and the attributes as the kernel's arguments and launches it, through replay
+// like any kernel.
 static int launch_user_kernel(tni_cuda *c, const kernel *k, const arrays *x,
                               const tn_launch_dims *dims, const tni_attr *attr)
 {

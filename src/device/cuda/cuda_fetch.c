@@ -1,7 +1,7 @@
-// Single elements on their way to the host (tn_item_late): a kernel behind the work that computes the
-// element writes it into mapped host memory, and the host looks there when it is asked. A copy by the
-// driver would use a copy engine, and each change between kernels and a copy engine costs more than all
-// kernels of a small step.
+// Single elements on their way to the host (tn_item_late): a kernel behind the work that computes
+// the element writes it into mapped host memory, and the host looks there when it is asked. A copy
+// by the driver would use a copy engine, and each change between kernels and a copy engine costs
+// more than all kernels of a small step.
 #include "device/cuda/gpu.h"
 
 #include <string.h>
@@ -10,8 +10,9 @@
 
 // clang-format off
 
-// One thread copies up to 8 bytes and then the ticket. The fence between the two orders them for the
-// host: it reads the ticket first, and once it sees the one it waits for, the value is complete.
+// One thread copies up to 8 bytes and then the ticket. The fence between the two orders them for
+// the host: it reads the ticket first, and once it sees the one it waits for, the value is
+// complete.
 const char *const tni_text_send[] = {
     T(KERNEL(32) send(const unsigned char *x, volatile m_long *slot, m_long ticket, int bytes) {
           BEGIN();
@@ -27,7 +28,8 @@ const char *const tni_text_send[] = {
 
 // clang-format on
 
-// Allocates the ring in host memory that the GPU can write; ticket 0 in every slot is never asked for.
+// Allocates the ring in host memory that the GPU can write; ticket 0 in every slot is never asked
+// for.
 static int open_fetch_ring(tni_cuda *c)
 {
     const tni_driver *cu    = c->gpu->cu;
@@ -46,8 +48,8 @@ static int open_fetch_ring(tni_cuda *c)
     return TNI_CU_OK;
 }
 
-// Compiles the kernel and allocates the ring at the first fetch. If either fails, the caller reads by a
-// download instead.
+// Compiles the kernel and allocates the ring at the first fetch. If either fails, the caller reads
+// by a download instead.
 static bool open_fetches(tni_cuda *c)
 {
     tni_fetches *f   = &c->fetches;
@@ -59,8 +61,9 @@ static bool open_fetches(tni_cuda *c)
     return f->send && open_fetch_ring(c) == TNI_CU_OK;
 }
 
-// The launch goes through replay like any kernel, so that inside of a graph only its arguments change.
-// The slot is reused after TNI_FETCHES tickets; a reader that comes later finds another ticket there.
+// The launch goes through replay like any kernel, so that inside of a graph only its arguments
+// change. The slot is reused after TNI_FETCHES tickets; a reader that comes later finds another
+// ticket there.
 int64_t tni_cuda_fetch(void *session, tn_dtype dt, const void *src)
 {
     tni_cuda    *c = session;
@@ -83,7 +86,8 @@ int64_t tni_cuda_fetch(void *session, tn_dtype dt, const void *src)
     return tni_replay_launch(c, &d, offset, (const char *)&a) ? 0 : ++f->tickets;
 }
 
-// Returns false both for a value that has not arrived and for one whose slot a newer fetch has taken.
+// Returns false both for a value that has not arrived and for one whose slot a newer fetch has
+// taken.
 bool tni_cuda_fetched(void *session, int64_t ticket, void *host)
 {
     const tni_cuda *c = session;

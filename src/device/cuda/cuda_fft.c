@@ -1,9 +1,10 @@
-// Fourier transforms by cuFFT, found at run time; without it by the kernels of device/simt, which have powers of two up to 2,048, and
-// others on the host.
+// Fourier transforms by cuFFT, found at run time; without it by the kernels of device/simt, which
+// have powers of two up to 2,048, and others on the host.
 //
-// A plan of cuFFT is made when a plan of ours is, never in a run: making one allocates and may compile, which a graph cannot capture. It runs
-// in the session's stream. Results are not scaled by it: a kernel does that, and as transforms back from spectra of several axes write over
-// their input, these get a copy.
+// A plan of cuFFT is made when a plan of ours is, never in a run: making one allocates and may
+// compile, which a graph cannot capture. It runs in the session's stream. Results are not scaled by
+// it: a kernel does that, and as transforms back from spectra of several axes write over their
+// input, these get a copy.
 #include "base/find_libraries.h"
 #include "device/cuda/cuda_fft.h"
 #include "device/cuda/library_log.h"
@@ -89,7 +90,8 @@ typedef struct {
     int plan;
 } planned_fft;
 
-// cuFFT's plan for a call, with its own work space; packed lines, so that strides are not given. NULL if cuFFT cannot, or memory is out.
+// cuFFT's plan for a call, with its own work space; packed lines, so that strides are not given.
+// NULL if cuFFT cannot, or memory is out.
 static planned_fft *make_plan(const tni_call *c, const cufft *lib)
 {
     tni_fft      f    = tni_fft_of(c);
@@ -180,7 +182,8 @@ static tn_status run_cufft(const tni_call *c, const planned_fft *p)
     return s == TN_OK && f.how.scale != 1 ? tni_groups_fft_scale(c) : s;
 }
 
-// By the plan that was prepared, by our own kernels, or by a plan for this run alone, which is then no graph; on the host at last.
+// By the plan that was prepared, by our own kernels, or by a plan for this run alone, which is then
+// no graph; on the host at last.
 tn_status tni_cuda_fft(const tni_call *c)
 {
     const cufft *lib = c->entry ? NULL : get_cufft();

@@ -15,7 +15,8 @@ const char *tni_cuda_fft_method(const tni_call *c);
 #define TNI_WITHOUT_CUFFT \
     "transforms of other lengths than powers of two up to 2,048 run on the host"
 
-// Finds cuFFT. Returns whether it is there, with its version (12200: 12.2.0) and its file, else why not.
+// Finds cuFFT. Returns whether it is there, with its version (12200: 12.2.0) and its file, else why
+// not.
 bool tni_cufft_find(int *version, tni_text *detail);
 
 #endif

@@ -31,8 +31,8 @@ static void target_of(const tni_gpu *g, const char *source, char target[20])
 }
 
 // Compiles a program, or finds it on disk, and loads it into the GPU's context. Runs in any thread,
-// also while the GPU is being opened, which tni_gpu_context waits for; a GPU that could not be opened
-// has no driver (cu), and the program fails.
+// also while the GPU is being opened, which tni_gpu_context waits for; a GPU that could not be
+// opened has no driver (cu), and the program fails.
 static void *build_program(void *device, const char *source, const char *what, tni_build_kind kind,
                            bool *found, tn_status *s, tni_text *why)
 {
@@ -58,8 +58,8 @@ static void *build_program(void *device, const char *source, const char *what, t
     return *s == TN_OK ? m : NULL;
 }
 
-// Returns a kernel of a program. It may use all shared memory of a block beyond what its text declares,
-// but more than 48 KB has to be requested first.
+// Returns a kernel of a program. It may use all shared memory of a block beyond what its text
+// declares, but more than 48 KB has to be requested first.
 static tn_status load_function(void *device, void *program, const char *name, void **f,
                                tni_text *why)
 {
@@ -75,7 +75,8 @@ static tn_status load_function(void *device, void *program, const char *name, vo
     return tni_gpu_status(g->cu, error, "loading a kernel", why);
 }
 
-// Generated kernels declare no arrays in local memory, so that every byte there is a spilled register.
+// Generated kernels declare no arrays in local memory, so that every byte there is a spilled
+// register.
 static tni_registers kernel_registers(void *device, void *f)
 {
     const tni_gpu *g = device;
@@ -92,8 +93,8 @@ static tni_compiled_counts counts;
 
 tni_compiled *tni_cuda_compiled_new(tni_gpu *g)
 {
-    // One program per kernel: programs are compiled in parallel, and each is found again on disk by any
-    // plan that has the same kernel.
+    // One program per kernel: programs are compiled in parallel, and each is found again on disk by
+    // any plan that has the same kernel.
     tni_compiled_opts o = { &compiler, g, g->limits, 1, true, &counts, g->name };
     return tni_compiled_new(&o);
 }
@@ -120,7 +121,8 @@ char *tni_cuda_text(void *session, tni_heap *h, const tni_launch *l)
     return tni_compiled_source(tni_cuda_compiled(session), h, l);
 }
 
-// Returns the scratch that the interpreter needs for a launch, as long as its kernel is not compiled.
+// Returns the scratch that the interpreter needs for a launch, as long as its kernel is not
+// compiled.
 static size_t interpreter_scratch(tni_cuda *c, void *entry, const tni_launch *l)
 {
     tni_simt_program p;
@@ -128,8 +130,8 @@ static size_t interpreter_scratch(tni_cuda *c, void *entry, const tni_launch *l)
     return tni_simt_program_write(&p, l, c->gpu->limits.units) ? (size_t)p.scratch_bytes : 0;
 }
 
-// The contract's prepare. Scratch is allocated now, so that no launch can fail halfway through a plan:
-// enough for the compiled kernel and, unless compilation is waited for, for the interpreter.
+// The contract's prepare. Scratch is allocated now, so that no launch can fail halfway through a
+// plan: enough for the compiled kernel and, unless compilation is waited for, for the interpreter.
 tn_status tni_cuda_prepare(void *session, int n, const tni_launch *const *first, void **entry,
                            bool wait, tni_text *why)
 {
@@ -164,7 +166,8 @@ tni_registers tni_cuda_registers(void *session, void *entry, const tni_launch *l
 
 // ---- measuring ---------------------------------------------------------------------------------
 
-// Winners are kept by the name of the GPU: chips of one architecture differ in multiprocessors and memory.
+// Winners are kept by the name of the GPU: chips of one architecture differ in multiprocessors and
+// memory.
 const char *tni_cuda_chip(const void *session, int threads)
 {
     (void)threads;
@@ -195,14 +198,15 @@ void tni_cuda_retuned(void *session, void *entry, const tni_launch *l)
 
 // ---- launching ---------------------------------------------------------------------------------
 
-// Whether a grid is one that the driver launches; shapes are chosen so that it is, for all that fits in memory.
+// Whether a grid is one that the driver launches; shapes are chosen so that it is, for all that
+// fits in memory.
 static bool is_grid(const tni_simt *m)
 {
     return m->grid[0] <= INT32_MAX && m->grid[1] <= TNI_SLICES && m->finish_grid <= INT32_MAX;
 }
 
-// Launches a compiled kernel, and the second one that combines partial results where the class has one.
-// Both take the same packed arguments.
+// Launches a compiled kernel, and the second one that combines partial results where the class has
+// one. Both take the same packed arguments.
 static int launch_variant(tni_cuda *c, const tni_variant *v, const tni_simt *m, const tni_launch *l)
 {
     char              args[TNI_SIMT_BYTES];
@@ -226,9 +230,9 @@ static int launch_variant(tni_cuda *c, const tni_variant *v, const tni_simt *m, 
     return tni_replay_launch(c, &d, offset, args);
 }
 
-// Launches a kernel by the interpreter while it is being compiled, which makes the run provisional: the
-// plan becomes a graph only once its kernels are compiled. Returns TN_EARG if the interpreter cannot
-// run it: the program does not fit, or there is no interpreter or no scratch.
+// Launches a kernel by the interpreter while it is being compiled, which makes the run provisional:
+// the plan becomes a graph only once its kernels are compiled. Returns TN_EARG if the interpreter
+// cannot run it: the program does not fit, or there is no interpreter or no scratch.
 static tn_status interpret_launch(tni_cuda *c, tni_launch *l, tni_text *why)
 {
     tni_simt_program p;

@@ -1,6 +1,7 @@
-// Matrix products: by our own kernel if they have few rows, by cuBLASLt if it is installed and accepts
-// the layout, by our own kernel for small ones if that is faster, else by the kernel of all devices with work groups. The epilogue that a plan
-// offers is taken if cuBLASLt has an algorithm for the two together.
+// Matrix products: by our own kernel if they have few rows, by cuBLASLt if it is installed and
+// accepts the layout, by our own kernel for small ones if that is faster, else by the kernel of all
+// devices with work groups. The epilogue that a plan offers is taken if cuBLASLt has an algorithm
+// for the two together.
 #include "base/background.h"
 #include "device/cuda/cuda_conv.h"
 #include "device/cuda/product_pruned.h"
@@ -14,9 +15,9 @@
 // cuBLASLt's documentation recommends 32 MiB on Hopper; algorithms that need more are not proposed.
 enum { WORKSPACE = 32 << 20 };
 
-// Memory for the library's partial sums, allocated at the first product and kept: products of a stream
-// run one after the other, so that all share it. 0 if there is none; then only algorithms without a
-// workspace are proposed.
+// Memory for the library's partial sums, allocated at the first product and kept: products of a
+// stream run one after the other, so that all share it. 0 if there is none; then only algorithms
+// without a workspace are proposed.
 static tni_cuptr get_workspace(tni_cuda *c)
 {
     if (!c->workspace && c->gpu->cu->mem_alloc(&c->workspace, WORKSPACE) != TNI_CU_OK)
@@ -24,8 +25,8 @@ static tni_cuptr get_workspace(tni_cuda *c)
     return c->workspace;
 }
 
-// Launches our own kernel as the library launches its own, without overlap with the kernel ahead of it:
-// a candidate that began early would be timed as faster than it is.
+// Launches our own kernel as the library launches its own, without overlap with the kernel ahead of
+// it: a candidate that began early would be timed as faster than it is.
 static int launch_small_serialized(void *session, const tni_product *p, char *out)
 {
     return tni_small_launch(session, p, out, false);
@@ -36,7 +37,8 @@ static bool small_is_ready(void *session)
     return tni_small_is_ready(session);
 }
 
-// The small kernel adds partial sums through the shared memory of a cluster, which the chip must have.
+// The small kernel adds partial sums through the shared memory of a cluster, which the chip must
+// have.
 static bool has_small(const tni_cuda *c)
 {
     return c->gpu->limits.cluster >= TNI_SMALL_RANKS && c->small_policy != TNI_SMALL_NEVER;
@@ -76,8 +78,8 @@ static bool takes_rows(const tni_cuda *c, const tni_product *p)
     return has_small(c) && tni_rows_takes(p);
 }
 
-// Returns TN_EARG if the kernel is not compiled, or an address is not aligned. Until it is compiled the
-// library multiplies, and the run does not become a graph.
+// Returns TN_EARG if the kernel is not compiled, or an address is not aligned. Until it is compiled
+// the library multiplies, and the run does not become a graph.
 static tn_status multiply_rows(tni_cuda *c, const tni_product *p, tni_text *why)
 {
     int error = tni_rows_launch(c, p, p->lasting);
@@ -87,8 +89,9 @@ static tn_status multiply_rows(tni_cuda *c, const tni_product *p, tni_text *why)
     return TN_EARG;
 }
 
-// Lets what the epilogue reads be finished, which the library may read before the kernels ahead of it have ended, as cuDNN
-// does (cudnn_conv.c). Without a workspace there is no word to set; then there is no memory for much else either.
+// Lets what the epilogue reads be finished, which the library may read before the kernels ahead of
+// it have ended, as cuDNN does (cudnn_conv.c). Without a workspace there is no word to set; then
+// there is no memory for much else either.
 static int finish_read(tni_cuda *c, const tni_product *p)
 {
     const tni_product_epilogue *e = &p->epilogue;
@@ -96,9 +99,9 @@ static int finish_read(tni_cuda *c, const tni_product *p)
     return tni_replay_finish(c, p->newest, (void *)(uintptr_t)c->workspace);
 }
 
-// Launches by the library, unless a recorded run replaces it. The mark is everything that may differ
-// between two runs of the same call, compared as bytes: the addresses, the scale, the epilogue and, after tuning, the algorithm.
-// pruned: by cuSPARSELt, of the packed A.
+// Launches by the library, unless a recorded run replaces it. The mark is everything that may
+// differ between two runs of the same call, compared as bytes: the addresses, the scale, the
+// epilogue and, after tuning, the algorithm. pruned: by cuSPARSELt, of the packed A.
 static tn_status multiply_library(tni_cuda *c, tni_product *p, const tni_product_env *at,
                                   bool pruned, tni_text *why)
 {
@@ -118,8 +121,8 @@ static tn_status multiply_library(tni_cuda *c, tni_product *p, const tni_product
     return pruned ? tni_pruned_run(p, at, why) : tni_product_run(p, at, why);
 }
 
-// Returns TN_EARG if the plain product is faster, or the two have not been timed: a run that is recorded is launched instead, so that
-// they are.
+// Returns TN_EARG if the plain product is faster, or the two have not been timed: a run that is
+// recorded is launched instead, so that they are.
 static tn_status multiply_pruned(tni_cuda *c, tni_product *p, const tni_product_env *at,
                                  tni_text *why)
 {
@@ -135,10 +138,11 @@ static tn_status multiply_pruned(tni_cuda *c, tni_product *p, const tni_product_
     return method == TNI_PRUNED ? multiply_library(c, p, at, true, why) : TN_EARG;
 }
 
-// Runs a product by the method that is known, or chosen now, to be faster. Choosing times candidates,
-// which a recorded or captured run must not do; such a run uses what is known. Our own kernel is
-// launched like any kernel, so that a graph can give it other operands; a library call is identified by
-// its mark. Returns TN_EARG if the library has no algorithm and the small kernel does not apply.
+// Runs a product by the method that is known, or chosen now, to be faster. Choosing times
+// candidates, which a recorded or captured run must not do; such a run uses what is known. Our own
+// kernel is launched like any kernel, so that a graph can give it other operands; a library call is
+// identified by its mark. Returns TN_EARG if the library has no algorithm and the small kernel does
+// not apply.
 static tn_status multiply_best(tni_cuda *c, tni_product *p, tni_text *why)
 {
     tni_product_env at = env_of(c);
@@ -164,8 +168,9 @@ static tn_status multiply_best(tni_cuda *c, tni_product *p, tni_text *why)
 
 // ---- planned calls -----------------------------------------------------------------------------
 
-// What a plan remembers of one of its products: the entry of the contract's prepare. form: of a product that a kernel of
-// our own may compute with the kernel behind it, faster than the library does or the two do one after the other.
+// What a plan remembers of one of its products: the entry of the contract's prepare. form: of a
+// product that a kernel of our own may compute with the kernel behind it, faster than the library
+// does or the two do one after the other.
 typedef struct {
     tni_form         *form;
     bool              suits;    // cuBLASLt is installed and can do it in place
@@ -180,9 +185,9 @@ static bool has_epilogue(const tni_call *call)
     return tni_product_of_offer(&o, &p);
 }
 
-// Whether the kernel behind a call has an op that takes longer where a tile is stored than reading the result again: on
-// an H200 a product of 32,768 rows of 3,072 in bf16 takes 360 us with the slope of gelu behind it, and 1,330 as its ending. An
-// exponential costs 8.
+// Whether the kernel behind a call has an op that takes longer where a tile is stored than reading
+// the result again: on an H200 a product of 32,768 rows of 3,072 in bf16 takes 360 us with the
+// slope of gelu behind it, and 1,330 as its ending. An exponential costs 8.
 static bool is_costly(const tni_kernel *k)
 {
     enum { COSTLY = 8 };
@@ -191,9 +196,10 @@ static bool is_costly(const tni_kernel *k)
     return false;
 }
 
-// Whether a kernel of our own may compute a call with the kernel behind it, faster than the two one after the other. Where
-// the library has an epilogue it is as fast or faster: on an H200 products of GPT-2 and of an MLP of 1,024 to 4,096 columns in bf16 and f16
-// took 0 to 20 % longer by our own. By name it is used for all that it computes.
+// Whether a kernel of our own may compute a call with the kernel behind it, faster than the two one
+// after the other. Where the library has an epilogue it is as fast or faster: on an H200 products
+// of GPT-2 and of an MLP of 1,024 to 4,096 columns in bf16 and f16 took 0 to 20 % longer by our
+// own. By name it is used for all that it computes.
 static bool is_ended(const tni_call *call)
 {
     tni_cuda *c = call->session;
@@ -203,8 +209,8 @@ static bool is_ended(const tni_call *call)
     return !tni_call_by_tiles.declines(c, call);
 }
 
-// Describes a call, with its epilogue if it has one, as cuBLASLt sees it. suits is false if the library
-// is not installed or cannot do it.
+// Describes a call, with its epilogue if it has one, as cuBLASLt sees it. suits is false if the
+// library is not installed or cannot do it.
 static planned_product describe_product(const tni_call *call)
 {
     tni_text        none = { "" };
@@ -236,8 +242,8 @@ static void open_library(void *arg)
     g->cu->pop_current(&old);
 }
 
-// The contract's expect_products. On an H200 cuBLASLt takes 0.1 s to open, a third of what a language model
-// takes to its first token. Without a thread for it the first product opens it.
+// The contract's expect_products. On an H200 cuBLASLt takes 0.1 s to open, a third of what a
+// language model takes to its first token. Without a thread for it the first product opens it.
 void tni_cuda_expect_products(void *session)
 {
     tni_cuda *c = session;
@@ -255,7 +261,8 @@ static tni_form *open_form(const tni_call *call)
                          call);
 }
 
-// Saves each run of a plan the description. NULL when memory is out; then runs describe the call anew.
+// Saves each run of a plan the description. NULL when memory is out; then runs describe the call
+// anew.
 void *tni_cuda_prepare_matmul(const tni_call *call)
 {
     planned_product *n = calloc(1, sizeof *n);
@@ -265,8 +272,8 @@ void *tni_cuda_prepare_matmul(const tni_call *call)
     return n;
 }
 
-// Returns the form of a call, planned or not; NULL if it has none. Whether an operand is packed, which is part of it, is known in a run
-// only.
+// Returns the form of a call, planned or not; NULL if it has none. Whether an operand is packed,
+// which is part of it, is known in a run only.
 static tni_form *form_of(const tni_call *call)
 {
     const planned_product *n = call->entry;
@@ -301,7 +308,8 @@ const char *tni_cuda_matmul_method(const tni_call *call)
     return n.product.count == 1 ? tni_pruned_words(&n.product.part[0], &at) : NULL;
 }
 
-// Gives a product addresses where it is asked about before it runs: all are taken to be aligned, as memory that a plan allocates is.
+// Gives a product addresses where it is asked about before it runs: all are taken to be aligned, as
+// memory that a plan allocates is.
 static void assume_aligned(tni_product *p)
 {
     char *aligned = (char *)(uintptr_t)4096;
@@ -323,8 +331,8 @@ bool tni_cuda_matmul_tuned(const tni_call *call, tni_tuned *won, tni_text *with)
     return tni_product_tuned(&p, &at, won, with);
 }
 
-// Adds a reason to the call's own only if the call fails: an attempt that another method makes good for
-// leaves no text.
+// Adds a reason to the call's own only if the call fails: an attempt that another method makes good
+// for leaves no text.
 static tn_status with_reason(const tni_call *call, tn_status s, const tni_text *why)
 {
     if (s != TN_OK) tni_text_add(call->why, "%s", why->s);
@@ -357,10 +365,10 @@ tn_status tni_cuda_matmul(const tni_call *call)
 
 // ---- with the kernel that follows --------------------------------------------------------------
 
-// Asked when a plan is made, before addresses are known: all are assumed to be aligned, as memory that
-// a plan allocates is. The library is asked for an algorithm, and nothing is timed. The offer is
-// declined if its epilogue is not one of the library's (tni_product_of_offer), or it has no algorithm for it, and the
-// kernel is no ending of our own; then it runs behind the product.
+// Asked when a plan is made, before addresses are known: all are assumed to be aligned, as memory
+// that a plan allocates is. The library is asked for an algorithm, and nothing is timed. The offer
+// is declined if its epilogue is not one of the library's (tni_product_of_offer), or it has no
+// algorithm for it, and the kernel is no ending of our own; then it runs behind the product.
 bool tni_cuda_matmul_takes(void *session, const tni_offer *o)
 {
     tni_cuda   *c    = session;
@@ -387,10 +395,10 @@ static double number_value(const tni_launch *l, int number)
     return l->kernel->number[number] == TN_F64 ? l->number[number].d : (double)l->number[number].f;
 }
 
-// Runs product and epilogue as one library call. Declines with TN_EARG, so that the two run one after
-// the other, if the kernel is guarded (it may have to do nothing, which a library cannot decide), if
-// operands overlap in this run, or if the scale is 0: the library may skip a product that is scaled by
-// 0, and 0 times infinity would not be NaN.
+// Runs product and epilogue as one library call. Declines with TN_EARG, so that the two run one
+// after the other, if the kernel is guarded (it may have to do nothing, which a library cannot
+// decide), if operands overlap in this run, or if the scale is 0: the library may skip a product
+// that is scaled by 0, and 0 times infinity would not be NaN.
 static tn_status run_epilogue(const tni_call *call, const tni_launch *l, tni_text *why)
 {
     const tni_epilogue *e = call->epilogue;

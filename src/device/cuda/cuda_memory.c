@@ -1,5 +1,5 @@
-// Device memory: our own, scratch, and a caller's; and copies to the host. Only downloads wait, and the
-// end of a caller's memory.
+// Device memory: our own, scratch, and a caller's; and copies to the host. Only downloads wait, and
+// the end of a caller's memory.
 #include "device/cuda/gpu.h"
 
 #include <string.h>
@@ -18,8 +18,9 @@ static int alloc_relaxed(const tni_driver *cu, tni_cuptr *p, size_t bytes)
     return error;
 }
 
-// The driver's allocation is slow, and waits for the GPU in some cases; the engine keeps freed blocks
-// and comes here only for more (tensor/buffer.h). A block of 0 bytes still has an address of its own.
+// The driver's allocation is slow, and waits for the GPU in some cases; the engine keeps freed
+// blocks and comes here only for more (tensor/buffer.h). A block of 0 bytes still has an address of
+// its own.
 void *tni_cuda_alloc(void *session, size_t bytes)
 {
     tni_cuda *c = session;
@@ -28,8 +29,8 @@ void *tni_cuda_alloc(void *session, size_t bytes)
     return alloc_relaxed(c->gpu->cu, &p, bytes ? bytes : 1) ? NULL : (void *)(uintptr_t)p;
 }
 
-// The driver itself waits for work that may still use the memory. A graph that a caller captured may use it at any time;
-// such memory stays until the process ends.
+// The driver itself waits for work that may still use the memory. A graph that a caller captured
+// may use it at any time; such memory stays until the process ends.
 void tni_cuda_free(void *session, void *p)
 {
     tni_cuda *c = session;
@@ -49,10 +50,10 @@ bool tni_cuda_space(void *session, size_t *free, size_t *all)
 
 // ---- scratch -----------------------------------------------------------------------------------
 
-// One block serves all kernels: they run one after the other in one stream, so that each may overwrite
-// what the last one left. A larger block is at least twice as large, and never below 1 MiB, so that
-// there are few of them (TNI_SCRATCHES covers every size of memory). Older blocks stay: kernels in
-// flight and captured graphs contain their addresses.
+// One block serves all kernels: they run one after the other in one stream, so that each may
+// overwrite what the last one left. A larger block is at least twice as large, and never below 1
+// MiB, so that there are few of them (TNI_SCRATCHES covers every size of memory). Older blocks
+// stay: kernels in flight and captured graphs contain their addresses.
 tni_cuptr tni_cuda_scratch(tni_cuda *c, size_t bytes)
 {
     size_t more = 2 * c->scratch_bytes;
@@ -85,18 +86,18 @@ void tni_cuda_scratch_close(tni_cuda *c)
 
 // ---- a caller's memory -------------------------------------------------------------------------
 
-// Returns how many bytes from p on belong to the range that p is in; SIZE_MAX if the driver does not
-// say, as for memory that it only maps.
+// Returns how many bytes from p on belong to the range that p is in; SIZE_MAX if the driver does
+// not say, as for memory that it only maps.
 static size_t bytes_from(tni_cuptr p, tni_cuptr start, size_t size)
 {
     if (!size || p < start || p - start > size) return SIZE_MAX;
     return size - (size_t)(p - start);
 }
 
-// An address that the driver does not know has no type: it is ordinary host memory, and pinned memory
-// is the host's too: both are copied. Memory of another GPU, or too little of this one, is an error
-// that names what was found. One question for all: a function of another library asks for each of its
-// tensors.
+// An address that the driver does not know has no type: it is ordinary host memory, and pinned
+// memory is the host's too: both are copied. Memory of another GPU, or too little of this one, is
+// an error that names what was found. One question for all: a function of another library asks for
+// each of its tensors.
 tn_status tni_cuda_owns(void *session, const void *p, size_t bytes, bool *here, tni_text *why)
 {
     const tni_cuda *c       = session;

@@ -1,5 +1,5 @@
-// How this device runs one op at a time: plain copies by the driver, matmul and users' kernels by their
-// own files, all else as on every device with work groups.
+// How this device runs one op at a time: plain copies by the driver, matmul and users' kernels by
+// their own files, all else as on every device with work groups.
 #include "device/cuda/cuda_attention.h"
 #include "device/cuda/cuda_conv.h"
 #include "device/cuda/cuda_fft.h"
@@ -36,8 +36,8 @@ static bool is_plain_copy(const tni_call *call)
     return x->dtype == y->dtype && is_dense_arg(x) && is_dense_arg(y);
 }
 
-// Copies by the driver. Never inside the run of a plan: a graph can give a kernel other addresses, but
-// a captured copy keeps its own, so that each new address would need a new graph.
+// Copies by the driver. Never inside the run of a plan: a graph can give a kernel other addresses,
+// but a captured copy keeps its own, so that each new address would need a new graph.
 static tn_status copy_bytes(const tni_call *call)
 {
     tni_cuda *c     = call->session;
@@ -59,8 +59,8 @@ static tn_status run_copy(const tni_call *call)
     return call->compile_only ? TN_OK : copy_bytes(call);
 }
 
-// Small matrices by kernels, large ones by cuSOLVER. On the host, with copies that wait, if nothing else takes it: such a run can never
-// be a graph.
+// Small matrices by kernels, large ones by cuSOLVER. On the host, with copies that wait, if nothing
+// else takes it: such a run can never be a graph.
 static tn_status run_linalg(const tni_call *call)
 {
     if (tni_groups_takes_linalg(call)) return tni_groups_linalg_small(call);

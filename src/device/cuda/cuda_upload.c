@@ -6,8 +6,8 @@
 
 // ---- the order of work and copies --------------------------------------------------------------
 
-// Work that was submitted since the last work event belongs to the next number, which gets its event
-// when an upload first needs it: most work is never asked for.
+// Work that was submitted since the last work event belongs to the next number, which gets its
+// event when an upload first needs it: most work is never asked for.
 uint64_t tni_cuda_submitted(void *session)
 {
     const tni_uploads *u = &((tni_cuda *)session)->uploads;
@@ -22,8 +22,8 @@ static uint64_t work_event_of(const tni_uploads *u, uint64_t work)
     return work + TNI_WORK_EVENTS <= u->work_events ? u->work_events - TNI_WORK_EVENTS + 1 : work;
 }
 
-// Asks the driver without waiting. Work that has no event yet was submitted a moment ago and counts as
-// not done: recording an event only to ask would cost more than the answer is worth.
+// Asks the driver without waiting. Work that has no event yet was submitted a moment ago and counts
+// as not done: recording an event only to ask would cost more than the answer is worth.
 bool tni_cuda_completed(void *session, uint64_t work)
 {
     tni_cuda          *c = session;
@@ -42,8 +42,8 @@ void tni_cuda_upload_after(void *session, uint64_t work)
     u->next_after_known = true;
 }
 
-// Records an event behind the work submitted so far, which thereby gets its number. Does nothing if no
-// work was submitted since the last one.
+// Records an event behind the work submitted so far, which thereby gets its number. Does nothing if
+// no work was submitted since the last one.
 static int record_work_event(tni_cuda *c)
 {
     tni_uploads *u = &c->uploads;
@@ -86,8 +86,8 @@ void tni_cuda_await_uploads(tni_cuda *c)
 
 // ---- the ring ----------------------------------------------------------------------------------
 
-// Creates the events, without timing, which makes them cheap to record and to wait for. Called again
-// after a failure, it goes on where it stopped.
+// Creates the events, without timing, which makes them cheap to record and to wait for. Called
+// again after a failure, it goes on where it stopped.
 static int open_upload_events(tni_cuda *c)
 {
     const tni_driver *cu    = c->gpu->cu;
@@ -118,8 +118,8 @@ static int open_uploads(tni_cuda *c)
 }
 
 // Reserves bytes in the ring, in one stretch: a piece that would wrap begins at the start again and
-// leaves the end unused. Waits for the oldest copies until none of them overlaps with the new piece and
-// an event is free. Pieces start at multiples of 64 bytes.
+// leaves the end unused. Waits for the oldest copies until none of them overlaps with the new piece
+// and an event is free. Pieces start at multiples of 64 bytes.
 static int take_ring_piece(tni_cuda *c, size_t bytes, tni_ring_piece **p)
 {
     tni_uploads *u     = &c->uploads;
@@ -140,9 +140,9 @@ static int take_ring_piece(tni_cuda *c, size_t bytes, tni_ring_piece **p)
     return TNI_CU_OK;
 }
 
-// Starts one copy. staged: by way of the ring, since the caller may change host once upload returns;
-// otherwise host is pinned and stays as it is until the copy's number is done, and the piece takes no
-// bytes of the ring, only an event.
+// Starts one copy. staged: by way of the ring, since the caller may change host once upload
+// returns; otherwise host is pinned and stays as it is until the copy's number is done, and the
+// piece takes no bytes of the ring, only an event.
 static int copy_piece(tni_cuda *c, tni_cuptr dst, const char *host, size_t bytes, bool staged)
 {
     const tni_driver *cu = c->gpu->cu;
@@ -169,8 +169,8 @@ static int order_copies(tni_cuda *c)
     return error ? error : order_after_work(c, after);
 }
 
-// A large upload goes in pieces of TNI_PIECE, so that filling the next piece overlaps with the copy of
-// the one before.
+// A large upload goes in pieces of TNI_PIECE, so that filling the next piece overlaps with the copy
+// of the one before.
 tn_status tni_cuda_upload(void *session, void *dst, tn_dtype dt, const void *host, int64_t count,
                           tni_text *why)
 {
@@ -222,8 +222,8 @@ tn_status tni_cuda_pinned_upload(void *session, void *dst, tn_dtype dt, const vo
 }
 
 // Copies of one stream finish in order, so that the first unfinished one ends the search. Waits for
-// pieces below `until` and only asks about the others. If the GPU is lost, the search ends as well: it
-// copies nothing more.
+// pieces below `until` and only asks about the others. If the GPU is lost, the search ends as well:
+// it copies nothing more.
 uint64_t tni_cuda_pinned_done(void *session, uint64_t until)
 {
     tni_cuda         *c  = session;

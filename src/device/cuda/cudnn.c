@@ -1,9 +1,9 @@
 // Finds libcudnn, once, and keeps it: it does not survive being unloaded.
 //
-// libcudnn.so.9 is a small library that opens its parts, NVRTC and cuBLASLt by name when it first needs
-// them. In the wheels of CUDA 13 it looks for the latter two in the wrong folder, and some versions end
-// the process if there is no cuBLASLt. So both are opened here by their path, before cuDNN is asked for
-// anything, for the version of CUDA that this cuDNN was built for.
+// libcudnn.so.9 is a small library that opens its parts, NVRTC and cuBLASLt by name when it first
+// needs them. In the wheels of CUDA 13 it looks for the latter two in the wrong folder, and some
+// versions end the process if there is no cuBLASLt. So both are opened here by their path, before
+// cuDNN is asked for anything, for the version of CUDA that this cuDNN was built for.
 #include "device/cuda/cudnn.h"
 
 #include "base/find_libraries.h"
@@ -43,8 +43,8 @@ bool tni_cudnn_version_is_used(size_t version)
     return version >= 90600 && version < 100000 && version != 91000 && version != 91001;
 }
 
-// The version comes from the library's own code, which opens its part for graphs: a file whose parts do
-// not fit together reports it here.
+// The version comes from the library's own code, which opens its part for graphs: a file whose
+// parts do not fit together reports it here.
 static bool version_fits(void)
 {
     size_t v = found.table.version();
@@ -87,7 +87,8 @@ static void *open_cudnn(void)
     return lib;
 }
 
-// What is wrong is logged once here, and said by `tenon doctor`; all else goes on without the library.
+// What is wrong is logged once here, and said by `tenon doctor`; all else goes on without the
+// library.
 static void find_cudnn(void)
 {
     void  *lib  = open_cudnn();

@@ -1,23 +1,26 @@
 // Attention and its gradient as graphs of cuDNN, for f16 and bf16.
 //
-// The library recognizes the graph of products, maps and reductions that attention is composed of, and
-// computes it by one kernel that never stores the scores. Tensors are (batch, head, place, width) for it,
-// in any layout: strides say that ours are (batch, place, head, width), also inside a packed q, k, v.
+// The library recognizes the graph of products, maps and reductions that attention is composed of,
+// and computes it by one kernel that never stores the scores. Tensors are (batch, head, place,
+// width) for it, in any layout: strides say that ours are (batch, place, head, width), also inside
+// a packed q, k, v.
 //
-// B batch, H heads, Hk heads of keys and values, T queries, S keys, D their width, E that of a value
+// B batch, H heads, Hk heads of keys and values, T queries, S keys, D their width, E that of a
+// value
 #include "device/cuda/cuda_attention.h"
 #include "device/cuda/dnn_plan.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-// The bits of an address and of a stride that the library wants to be 0, and where parts of scratch begin.
+// The bits of an address and of a stride that the library wants to be 0, and where parts of scratch
+// begin.
 enum { ALIGN = 16, PART = 256 };
 // A query to which a mask shows no key gives zeros in this version; older ones were not looked at.
 enum { MASKS_SINCE = 91900 };
 
-// The tensors of a graph by name; 0: it has none. acc: sums of dQ in f32; delta: the sum of dO O of each
-// query; queries, keys: how many there are, for each batch.
+// The tensors of a graph by name; 0: it has none. acc: sums of dQ in f32; delta: the sum of dO O of
+// each query; queries, keys: how many there are, for each batch.
 typedef struct {
     int q, k, v, mask, o, lse, g, dq, dk, dv, acc, delta, queries, keys;
     int scale, lowest, one;
@@ -43,8 +46,8 @@ typedef struct {
 
 // ---- what it takes -----------------------------------------------------------------------------
 
-// Whether the library reads an argument of four axes in place: elements of the last axis next to each
-// other, all else at multiples of 16 bytes, nothing repeated.
+// Whether the library reads an argument of four axes in place: elements of the last axis next to
+// each other, all else at multiples of 16 bytes, nothing repeated.
 static bool layout_suits(const tni_arg *x)
 {
     if (!x->rank) return true;  // an output that is not wanted
@@ -97,7 +100,8 @@ static int memory_of(sketch *s, const tni_arg *x, bool turned)
     return tni_dnn_memory(s->g, s->dtype, 4, size, stride);
 }
 
-// A result (B, T, H, D) in the layout that the call gives it; row-major if the call does not want it.
+// A result (B, T, H, D) in the layout that the call gives it; row-major if the call does not want
+// it.
 static int result_of(sketch *s, const tni_arg *x, int64_t rows, int64_t heads, int64_t width)
 {
     int64_t size[]   = { s->a->B, heads, rows, width };
@@ -168,8 +172,8 @@ static int turned(sketch *s, int x)
     return y;
 }
 
-// The softmax with its log-sum-exp, then the product with the values. The weights are rounded to the
-// dtype of the values.
+// The softmax with its log-sum-exp, then the product with the values. The weights are rounded to
+// the dtype of the values.
 static void write_forward(sketch *s)
 {
     tni_dnn_graph *g = s->g;
@@ -187,7 +191,8 @@ static void write_forward(sketch *s)
     tni_dnn_product(g, w, s->t.v, s->t.o, s->sizes_q);
 }
 
-// The gradient of keys or values: a product for each head of q, added over the heads that share one.
+// The gradient of keys or values: a product for each head of q, added over the heads that share
+// one.
 static int key_gradient(sketch *s, const tni_arg *to, int a, int b, int64_t width)
 {
     int64_t size[] = { s->a->B, s->a->H, s->a->S, width };
@@ -210,9 +215,9 @@ static void write_delta(sketch *s)
                    s->t.delta);
 }
 
-// dQ = dS K. Several blocks of the library's kernel add to one row of dQ: in f32, in memory of ours, in
-// any order. The deterministic form writes dQ itself, for which the library keeps all of dS in its
-// workspace.
+// dQ = dS K. Several blocks of the library's kernel add to one row of dQ: in f32, in memory of
+// ours, in any order. The deterministic form writes dQ itself, for which the library keeps all of
+// dS in its workspace.
 static void write_dq(sketch *s, int ds, bool deterministic)
 {
     const tni_attention *a        = s->a;
@@ -233,7 +238,8 @@ static void write_dq(sketch *s, int ds, bool deterministic)
     tni_dnn_map_to(s->g, TNI_DNN_IDENTITY, s->t.acc, 0, s->t.dq);
 }
 
-// The weights again from the log-sums; dV = P' dO; dS = P (dO V' - delta) scale; dK = dS' Q; dQ = dS K.
+// The weights again from the log-sums; dV = P' dO; dS = P (dO V' - delta) scale; dK = dS' Q; dQ =
+// dS K.
 static void write_backward(sketch *s, bool deterministic)
 {
     const tni_attention *a = s->a;
@@ -258,8 +264,8 @@ static void write_backward(sketch *s, bool deterministic)
     write_dq(s, y, deterministic);
 }
 
-// Up to 9.15 the gradient is wrong for a number of keys that is no multiple of 128, unless the numbers
-// of queries and keys are given in memory.
+// Up to 9.15 the gradient is wrong for a number of keys that is no multiple of 128, unless the
+// numbers of queries and keys are given in memory.
 static bool needs_lengths(const tni_attention *a)
 {
     tni_text         none = { "" };
@@ -280,8 +286,8 @@ static void add_lengths(sketch *s)
     }
 }
 
-// Writes the graph of a call. The log-sums are always stored: then a call whose gradient is asked for
-// later has the same graph.
+// Writes the graph of a call. The log-sums are always stored: then a call whose gradient is asked
+// for later has the same graph.
 static named_tensors write_graph(tni_dnn_graph *g, const tni_call *call, bool deterministic)
 {
     tni_attention a = tni_attention_of(call);
@@ -343,8 +349,8 @@ static tni_dnn_plans *find_plans(tni_cuda *c, const tni_call *call, named_tensor
     return p;
 }
 
-// Lays out what the graph keeps in memory of ours, one part behind the other. The log-sums of a forward
-// call that does not want them take delta's place.
+// Lays out what the graph keeps in memory of ours, one part behind the other. The log-sums of a
+// forward call that does not want them take delta's place.
 static void lay_out(attention_work *w, const tni_attention *a)
 {
     size_t rows = (size_t)(a->B * a->H * a->T);
@@ -418,8 +424,8 @@ static bool bind(tni_dnn_binding *b, int tensor, const void *at)
     return !tensor || (uintptr_t)at % ALIGN == 0;
 }
 
-// Gradients of keys or values that the call does not want are written to scratch of the session. False
-// if there is none.
+// Gradients of keys or values that the call does not want are written to scratch of the session.
+// False if there is none.
 static bool bind_key_gradients(tni_cuda *c, const attention_work *w, const tni_call *call,
                                tni_dnn_binding *b)
 {
@@ -472,9 +478,9 @@ static int fill_lengths(tni_cuda *c, const attention_work *w, const tni_call *ca
                              c->stream);
 }
 
-// Launches unless a recorded run replaces it. The mark is all that may differ between runs of the form:
-// the addresses and the scale. The library's kernels may read masks and sums without waiting for the kernel before them:
-// see cudnn_conv.c.
+// Launches unless a recorded run replaces it. The mark is all that may differ between runs of the
+// form: the addresses and the scale. The library's kernels may read masks and sums without waiting
+// for the kernel before them: see cudnn_conv.c.
 static tn_status launch(tni_cuda *c, void *work, const tni_call *call, int candidate, tni_text *why)
 {
     const attention_work *w = work;

@@ -1,9 +1,11 @@
-// Convolution and its gradients as graphs of cuDNN, for f32, f16 and bf16, over images of any number of axes: of one op
-// each or, if a planned kernel runs with the call, of that one and the kernel's maps (dnn_kernel.h). Images and weights are dense, with channels before or behind the places; in 16 bits the
-// library is fast for channels behind.
+// Convolution and its gradients as graphs of cuDNN, for f32, f16 and bf16, over images of any
+// number of axes: of one op each or, if a planned kernel runs with the call, of that one and the
+// kernel's maps (dnn_kernel.h). Images and weights are dense, with channels before or behind the
+// places; in 16 bits the library is fast for channels behind.
 //
-// Sums are in f32. Engines that round partial sums to 16 bits or compute by transforms of the windows, whose
-// error is not that of a sum, are left out, as are those of tensor cores for f32, unless TF32 is on.
+// Sums are in f32. Engines that round partial sums to 16 bits or compute by transforms of the
+// windows, whose error is not that of a sum, are left out, as are those of tensor cores for f32,
+// unless TF32 is on.
 #include "device/cuda/cuda_conv.h"
 #include "device/cuda/dnn_kernel.h"
 #include "device/cuda/dnn_plan.h"
@@ -13,17 +15,19 @@
 
 // The bits of an address that the library wants to be 0, and where a workspace begins.
 enum { ALIGN = 16, PART = 256 };
-// The most bytes of workspace that an engine may ask for, and the most of the GPU's memory and of what is free of it: 1 / SHARE.
+// The most bytes of workspace that an engine may ask for, and the most of the GPU's memory and of
+// what is free of it: 1 / SHARE.
 enum { MOST_WORKSPACE = 1 << 30, SHARE = 8 };
-// Engines that the library compiles, a quarter of a second each, one at a time: of a form only the one that it thinks
-// fastest. In 53 forms of MobileNetV2 and ResNet-50 no other one was faster on an H200, and the first steps that compiled all of
-// them took 15.7 and 9.3 s instead of 9.2 and 2.4.
+// Engines that the library compiles, a quarter of a second each, one at a time: of a form only the
+// one that it thinks fastest. In 53 forms of MobileNetV2 and ResNet-50 no other one was faster on
+// an H200, and the first steps that compiled all of them took 15.7 and 9.3 s instead of 9.2 and
+// 2.4.
 enum { COMPILED_ENGINES = 1 };
 
 enum { X, W, Y };
 
-// A form: its graph's candidates, and the tensors of x, w and y in it. With a kernel y is virtual, and the tensors of
-// the kernel are in memory.
+// A form: its graph's candidates, and the tensors of x, w and y in it. With a kernel y is virtual,
+// and the tensors of the kernel are in memory.
 typedef struct {
     tni_dnn_plans *plans;
     int            tensor[3];
@@ -92,8 +96,8 @@ static int64_t refused_notes(const tni_cuda *c, tn_dtype dt)
     return bits;
 }
 
-// Writes the graph of a call over operands with these strides. False if the kernel that runs with the call is not for
-// the library.
+// Writes the graph of a call over operands with these strides. False if the kernel that runs with
+// the call is not for the library.
 static bool write_graph(tni_dnn_graph *g, const tni_call *call, const tni_conv_form *f,
                         int64_t stride[3][TNI_DNN_RANK], conv_work *work)
 {
@@ -117,9 +121,10 @@ static bool write_graph(tni_dnn_graph *g, const tni_call *call, const tni_conv_f
                                                tensor[f->result], &work->kernel);
 }
 
-// Where a session's plans run. Workspace is part of the memory of a plan, beside tensors that matter more. What is free
-// differs from run to run, and with it which engine is the first: where every run has to give the same bits, only the
-// GPU's memory is a bound, and a run that has no room for the workspace is out of memory.
+// Where a session's plans run. Workspace is part of the memory of a plan, beside tensors that
+// matter more. What is free differs from run to run, and with it which engine is the first: where
+// every run has to give the same bits, only the GPU's memory is a bound, and a run that has no room
+// for the workspace is out of memory.
 static tni_dnn_env env_of(tni_cuda *c)
 {
     size_t free = 0, all = 0, most = MOST_WORKSPACE;
@@ -136,8 +141,8 @@ static tni_dnn_env env_of(tni_cuda *c)
                           .compiles       = COMPILED_ENGINES };
 }
 
-// Writes the graph and asks the library about it; the table of plans remembers the answer. NULL if the
-// operands' orders differ, or it declines.
+// Writes the graph and asks the library about it; the table of plans remembers the answer. NULL if
+// the operands' orders differ, or it declines.
 static tni_dnn_plans *find_plans(tni_cuda *c, const tni_call *call, conv_work *work)
 {
     tni_text      none = { "" };
@@ -217,11 +222,12 @@ static void settle(void *work, int candidate)
     tni_dnn_settle(w->plans, candidate);
 }
 
-// Launches unless a recorded run replaces it. The mark is all that may differ between runs of the form.
+// Launches unless a recorded run replaces it. The mark is all that may differ between runs of the
+// form.
 //
-// The library's kernels for Hopper begin before the kernel ahead of them in the stream has ended. The warps that load x
-// and w wait for that, but those that add the residual load its first rows without waiting, since the library's own
-// kernels end before the next one begins.
+// The library's kernels for Hopper begin before the kernel ahead of them in the stream has ended.
+// The warps that load x and w wait for that, but those that add the residual load its first rows
+// without waiting, since the library's own kernels end before the next one begins.
 static tn_status launch(tni_cuda *c, void *work, const tni_call *call, int candidate, tni_text *why)
 {
     const conv_work *w = work;

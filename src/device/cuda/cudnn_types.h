@@ -1,5 +1,5 @@
-// The types and numbers of cuDNN's graph interface that this folder uses, declared by ourselves; a test
-// compares them with the real header where it is installed.
+// The types and numbers of cuDNN's graph interface that this folder uses, declared by ourselves; a
+// test compares them with the real header where it is installed.
 #ifndef TNI_CUDA_CUDNN_TYPES_H
 #define TNI_CUDA_CUDNN_TYPES_H
 
@@ -9,12 +9,12 @@
 typedef struct tni_cudnn_handle     *tni_dnnhandle;
 typedef struct tni_cudnn_descriptor *tni_dnndesc;  // a tensor, an op, a graph, a plan, ...
 
-// The numbers of cuDNN's interface that we use. Descriptors have attributes by number, and each attribute
-// has a type by number.
+// The numbers of cuDNN's interface that we use. Descriptors have attributes by number, and each
+// attribute has a type by number.
 enum {
     TNI_DNN_OK = 0,
-    // statuses: their thousands are the kind. NOT_SUPPORTED: there is no engine for this, which is an
-    // answer and no error
+    // statuses: their thousands are the kind. NOT_SUPPORTED: there is no engine for this, which is
+    // an answer and no error
     TNI_DNN_OTHER_SERIALIZATION = 1003,
     TNI_DNN_NOT_SUPPORTED       = 3000,
     TNI_DNN_INTERNAL            = 4000,
@@ -170,8 +170,9 @@ enum {
     TNI_DNN_REDUCE_MAX = 3,
     // a convolution as networks have it: the window is not turned around
     TNI_DNN_CROSS_CORRELATION = 1,
-    // what is noted of an engine: it computes on tensor cores, rounds operands, rounds partial sums, goes
-    // through a Fourier transform, may add in another order each time, or transforms windows (Winograd)
+    // what is noted of an engine: it computes on tensor cores, rounds operands, rounds partial
+    // sums, goes through a Fourier transform, may add in another order each time, or transforms
+    // windows (Winograd)
     TNI_DNN_NOTE_TENSOR_CORE   = 0,
     TNI_DNN_NOTE_ROUNDS_INPUTS = 1,
     TNI_DNN_NOTE_ROUNDS_SUMS   = 2,

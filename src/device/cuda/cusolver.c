@@ -1,4 +1,5 @@
-// Finds libcusolver and the libcublas that belongs to it, once, and keeps them: they do not survive being unloaded.
+// Finds libcusolver and the libcublas that belongs to it, once, and keeps them: they do not survive
+// being unloaded.
 #include "device/cuda/cusolver.h"
 
 #include "base/find_libraries.h"
@@ -37,7 +38,8 @@ static struct {
     tni_text       where, missing;
 } found = { .once = PTHREAD_ONCE_INIT };
 
-// The cuBLAS that this cuSOLVER was built with, which it has opened itself, or which lies beside it.
+// The cuBLAS that this cuSOLVER was built with, which it has opened itself, or which lies beside
+// it.
 static void *open_blas(void)
 {
     bool              old    = strstr(found.where.s, "libcusolver.so.11") != NULL;
@@ -45,8 +47,9 @@ static void *open_blas(void)
     return tni_nvidia_open_for(found.where.s, blas);
 }
 
-// One without the other is of no use: factors without triangles would have to be copied to the host in every solution. What is missing is
-// said by name, so that a half installed toolkit can be told from none.
+// One without the other is of no use: factors without triangles would have to be copied to the host
+// in every solution. What is missing is said by name, so that a half installed toolkit can be told
+// from none.
 static void find_cusolver(void)
 {
     void       *lib = tni_nvidia_open(names, &found.where), *blas = lib ? open_blas() : NULL;

@@ -1,5 +1,6 @@
-// cuSOLVER, and the triangular solver of cuBLAS, as this folder calls them, found at run time, with declarations of our own: no header of
-// CUDA is needed to build. cusolver.def has the libraries' name of each function.
+// cuSOLVER, and the triangular solver of cuBLAS, as this folder calls them, found at run time, with
+// declarations of our own: no header of CUDA is needed to build. cusolver.def has the libraries'
+// name of each function.
 #ifndef TNI_CUDA_CUSOLVER_H
 #define TNI_CUDA_CUSOLVER_H
 
@@ -16,9 +17,10 @@ typedef struct tni_solver_handle *tni_solver_handle;
 typedef struct tni_solver_params *tni_solver_params;
 typedef struct tni_blas_handle   *tni_blas_handle;
 
-// The functions, over matrices that are stored by columns. The libraries are used only if they have all of them. All return 0 or an error.
-// A _size function tells how many bytes of device and host memory the call wants; info is a word of device memory. Of two entries
-// the first is for f32, the second for f64.
+// The functions, over matrices that are stored by columns. The libraries are used only if they have
+// all of them. All return 0 or an error. A _size function tells how many bytes of device and host
+// memory the call wants; info is a word of device memory. Of two entries the first is for f32, the
+// second for f64.
 typedef struct {
     int (*version)(int *version);  // 12200: 12.2.0
     int (*create)(tni_solver_handle *h);
@@ -59,7 +61,8 @@ typedef struct {
                    const void *alpha, const void *a, int lda, void *b, int ldb);
 } tni_cusolver;
 
-// Returns the functions, loaded once and kept until the process ends; NULL, with the reason, if a library is not there.
+// Returns the functions, loaded once and kept until the process ends; NULL, with the reason, if a
+// library is not there.
 const tni_cusolver *tni_cusolver_get(tni_text *why);
 // Returns the file of cuSOLVER, "" if it was not found. Valid after tni_cusolver_get.
 const char *tni_cusolver_where(void);

@@ -37,7 +37,8 @@ size_t tni_cusparselt_version(const tni_cusparselt *lt)
     return sum;
 }
 
-// Before version 0.8 its numbers and arguments were others now and then, as those of a library below 1.0 may be.
+// Before version 0.8 its numbers and arguments were others now and then, as those of a library
+// below 1.0 may be.
 static void find_cusparselt(void)
 {
     enum { OLDEST = 800 };

@@ -1,13 +1,14 @@
-// cuSPARSELt, products with matrices of 2:4 sparsity, as this folder calls it: found at run time, with declarations of our own. It is not
-// part of CUDA's toolkit, but PyTorch's wheels bring it. cusparselt.def has the library's name of each function.
+// cuSPARSELt, products with matrices of 2:4 sparsity, as this folder calls it: found at run time,
+// with declarations of our own. It is not part of CUDA's toolkit, but PyTorch's wheels bring it.
+// cusparselt.def has the library's name of each function.
 #ifndef TNI_CUDA_CUSPARSELT_H
 #define TNI_CUDA_CUSPARSELT_H
 
 #include "base/text.h"
 #include "device/cuda/cu_types.h"
 
-// The library's objects are structs that the caller has, of 512 bytes from version 0.8 on and of 11,024 before; the space of one here
-// leaves room for both.
+// The library's objects are structs that the caller has, of 512 bytes from version 0.8 on and of
+// 11,024 before; the space of one here leaves room for both.
 typedef struct {
     _Alignas(16) char data[11 * 1024];
 } tni_sparselt_object;
@@ -34,8 +35,8 @@ enum {
     TNI_SPARSELT_PATCH = 2
 };
 
-// The functions of libcusparseLt. The library is used only if it has all of them. All but status_string return 0 or an error; h is
-// its handle, which init fills for the current GPU.
+// The functions of libcusparseLt. The library is used only if it has all of them. All but
+// status_string return 0 or an error; h is its handle, which init fills for the current GPU.
 typedef struct {
     int (*property)(int which, int *value);
     const char *(*status_string)(int status);
@@ -61,7 +62,8 @@ typedef struct {
                     tni_custream *s, int32_t streams);
 } tni_cusparselt;
 
-// Returns the library, loaded once and kept until the process ends; NULL, with the reason, if it is not installed or too old.
+// Returns the library, loaded once and kept until the process ends; NULL, with the reason, if it is
+// not installed or too old.
 const tni_cusparselt *tni_cusparselt_get(tni_text *why);
 // Returns the file it was loaded from, "" if it was not found. Valid after tni_cusparselt_get.
 const char *tni_cusparselt_where(void);

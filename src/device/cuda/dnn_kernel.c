@@ -1,4 +1,5 @@
-// Translating kernels to pointwise ops. The kernel of a folded batch norm, a residual and relu in f16,
+// Translating kernels to pointwise ops. The kernel of a folded batch norm, a residual and relu in
+// f16,
 //
 //     0  load   b0      the convolution        tensor 4, virtual f32
 //     1  cast   0       to f32                 is 0
@@ -18,8 +19,8 @@
 // Instructions of a kernel, at most.
 enum { MOST = 32 };
 
-// A map and the library's mode. exact: of each, so that it also serves in f32, where the library's approximations
-// have too few digits.
+// A map and the library's mode. exact: of each, so that it also serves in f32, where the library's
+// approximations have too few digits.
 typedef struct {
     int  op, mode;
     bool exact;
@@ -61,8 +62,8 @@ static int dtype_of(int dt)
                            : -1;
 }
 
-// A translation: value[i] is the tensor of instruction i; last is the instruction whose value is stored, by
-// the access `store`.
+// A translation: value[i] is the tensor of instruction i; last is the instruction whose value is
+// stored, by the access `store`.
 typedef struct {
     tni_dnn_graph    *g;
     const tni_launch *l;

@@ -1,8 +1,8 @@
 // From a graph to something that runs: descriptors, engines, compiled plans, and the disk.
 //
-// One lock guards the table, the states of all candidates and the handle for running, whose stream is
-// set before each run. Compiling, which takes a second, is done without the lock and with a handle of
-// its own.
+// One lock guards the table, the states of all candidates and the handle for running, whose stream
+// is set before each run. Compiling, which takes a second, is done without the lock and with a
+// handle of its own.
 #include "device/cuda/dnn_plan.h"
 
 #include "base/background.h"
@@ -30,8 +30,8 @@ typedef struct {
     candidate_state state;
 } candidate;
 
-// Invariant: count is 0 if the library declined, and why says so. Once settled, the only candidate is
-// ready.
+// Invariant: count is 0 if the library declined, and why says so. Once settled, the only candidate
+// is ready.
 struct tni_dnn_plans {
     tni_dnn_plans *next;
     uint64_t       hash;
@@ -65,8 +65,8 @@ static const tni_cudnn *library(void)
 
 // ---- descriptors -------------------------------------------------------------------------------
 
-// Descriptors being made. After the first status that is no success nothing more is done, so that the
-// code below reads without checks.
+// Descriptors being made. After the first status that is no success nothing more is done, so that
+// the code below reads without checks.
 typedef struct {
     const tni_cudnn *dnn;
     tni_dnn_plans   *p;
@@ -153,8 +153,8 @@ static bool loses_nan(int64_t mode)
     return mode == TNI_DNN_RELU || mode == TNI_DNN_MAX || mode == TNI_DNN_MIN;
 }
 
-// The part of an op that has a descriptor of its own: what is computed, and in which dtype. A reshape
-// has none.
+// The part of an op that has a descriptor of its own: what is computed, and in which dtype. A
+// reshape has none.
 static tni_dnndesc make_settings(maker *m, const tni_dnn_op *o)
 {
     tni_dnndesc d = is_conv(o) ? make_window(m, o) : NULL;
@@ -177,8 +177,8 @@ static tni_dnndesc make_settings(maker *m, const tni_dnn_op *o)
     return d;
 }
 
-// The attributes of a kind of op: its settings, its operands in order, its result, sizes of a product, and
-// the factors of a convolution's result (alpha) and of what was there (beta). 0: none.
+// The attributes of a kind of op: its settings, its operands in order, its result, sizes of a
+// product, and the factors of a convolution's result (alpha) and of what was there (beta). 0: none.
 typedef struct {
     int kind, settings, x[3], y, sizes[3], alpha, beta;
 } op_attributes;
@@ -247,7 +247,8 @@ static bool admits_workspace(tni_dnn_plans *p, int64_t bytes)
     return fits;
 }
 
-// Returns what the library notes of a configuration's engine, or of its behavior, as bits; all of them if it does not say.
+// Returns what the library notes of a configuration's engine, or of its behavior, as bits; all of
+// them if it does not say.
 static int64_t notes_of(const tni_cudnn *dnn, tni_dnndesc config, int attribute, int type)
 {
     int         note[64] = { 0 };
@@ -261,7 +262,8 @@ static int64_t notes_of(const tni_cudnn *dnn, tni_dnndesc config, int attribute,
     return e ? -1 : bits;
 }
 
-// Returns whether an engine may be taken although the library has to compile it, and counts it if so.
+// Returns whether an engine may be taken although the library has to compile it, and counts it if
+// so.
 static bool may_compile(maker *m, tni_dnndesc config)
 {
     tni_dnn_plans *p = m->p;
@@ -270,8 +272,8 @@ static bool may_compile(maker *m, tni_dnndesc config)
     return !compiles || !p->at.compiles || p->compiles++ < p->at.compiles;
 }
 
-// Adds a configuration to the candidates, unless there are enough, its engine is refused or it needs more
-// workspace than there may be.
+// Adds a configuration to the candidates, unless there are enough, its engine is refused or it
+// needs more workspace than there may be.
 static void consider(maker *m, tni_dnndesc config)
 {
     tni_dnn_plans *p = m->p;
@@ -285,8 +287,8 @@ static void consider(maker *m, tni_dnndesc config)
     if (admits_workspace(p, c.workspace) && may_compile(m, config)) p->list[p->count++] = c;
 }
 
-// Asks for engines in one way, best first. The library says how many there are, then fills in as many
-// descriptors as it is given.
+// Asks for engines in one way, best first. The library says how many there are, then fills in as
+// many descriptors as it is given.
 static void ask_engines(maker *m, tni_dnndesc graph, int mode)
 {
     int64_t     count = 0, got          = 0;
@@ -331,8 +333,8 @@ static void report(const tni_cudnn *dnn, tni_dnn_plans *p, const char *what, int
     tni_library_log("%s: %s: %s", p->what, what, p->why.s);
 }
 
-// Describes the graph to the library and asks for engines: those that it thinks are fast or, if it knows
-// none, those that always work. The lock is held.
+// Describes the graph to the library and asks for engines: those that it thinks are fast or, if it
+// knows none, those that always work. The lock is held.
 static void propose(const tni_cudnn *dnn, tni_dnn_plans *p)
 {
     maker         m      = { .dnn = dnn, .p = p };
@@ -387,8 +389,8 @@ typedef struct {
     char    text[];
 } kept_plan;
 
-// Makes a plan of the text that the library once wrote. A text that it no longer accepts is no error, and
-// neither is a plan that needs more workspace than there may be now.
+// Makes a plan of the text that the library once wrote. A text that it no longer accepts is no
+// error, and neither is a plan that needs more workspace than there may be now.
 static bool load_plan(const tni_cudnn *dnn, tni_dnn_plans *p, const kept_plan *kept, size_t bytes)
 {
     candidate    *c = &p->list[0];
@@ -427,8 +429,9 @@ static bool find_kept(const tni_cudnn *dnn, tni_dnn_plans *p)
     return p->settled;
 }
 
-// Writes a plan to disk as the library's text, which holds the compiled code; not if a faster engine may have been left
-// out for lack of memory, since later processes would have the slower one. The lock is held.
+// Writes a plan to disk as the library's text, which holds the compiled code; not if a faster
+// engine may have been left out for lack of memory, since later processes would have the slower
+// one. The lock is held.
 static void keep_plan(const tni_cudnn *dnn, const tni_dnn_plans *p, const candidate *c)
 {
     enum { JSON = TNI_DNN_PLAN_JSON, CHARS = TNI_DNN_TYPE_CHAR };
@@ -499,9 +502,9 @@ tni_dnn_plans *tni_dnn_find(const tni_dnn_graph *g, const tni_dnn_env *at, const
 
 // ---- compiling ---------------------------------------------------------------------------------
 
-// Compiles one candidate, in any thread. The context is made current, since the library loads code into
-// it; it is taken off again, for the thread may be the program's. Once the state is set, the candidate may be
-// freed.
+// Compiles one candidate, in any thread. The context is made current, since the library loads code
+// into it; it is taken off again, for the thread may be the program's. Once the state is set, the
+// candidate may be freed.
 static void compile_candidate(void *arg)
 {
     candidate        *c   = arg;
@@ -540,7 +543,8 @@ static void begin_candidate(candidate *c)
     pthread_mutex_lock(&self.lock);
 }
 
-// If nothing is timed, only the first candidate is wanted, and the next ones only if it cannot be compiled.
+// If nothing is timed, only the first candidate is wanted, and the next ones only if it cannot be
+// compiled.
 void tni_dnn_begin(tni_dnn_plans *p)
 {
     pthread_mutex_lock(&self.lock);

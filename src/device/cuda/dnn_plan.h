@@ -1,9 +1,9 @@
 // Plans: what cuDNN makes of a graph, by several engines of different speed. They are compiled by
-// background threads, and the one that is chosen is kept on disk, so that the next process loads it in
-// milliseconds. A plan knows nothing of the op that its graph is for.
+// background threads, and the one that is chosen is kept on disk, so that the next process loads it
+// in milliseconds. A plan knows nothing of the op that its graph is for.
 //
-// The library never breaks a program: a graph that it has no engine for, or any error, is an answer, with
-// one line under TN_LOG=library.
+// The library never breaks a program: a graph that it has no engine for, or any error, is an
+// answer, with one line under TN_LOG=library.
 #ifndef TNI_CUDA_DNN_PLAN_H
 #define TNI_CUDA_DNN_PLAN_H
 
@@ -14,8 +14,8 @@
 // Engines that are compared, at most: attention has two to five.
 enum { TNI_DNN_CANDIDATES = 8 };
 
-// Where plans run. cx is the context of the GPU, current in the calling thread; gpu names the kind of GPU,
-// for the disk.
+// Where plans run. cx is the context of the GPU, current in the calling thread; gpu names the kind
+// of GPU, for the disk.
 typedef struct {
     const tni_driver *cu;
     tni_cucontext     cx;
@@ -30,8 +30,9 @@ typedef struct {
 // The candidates of a graph. Belongs to the table of the process.
 typedef struct tni_dnn_plans tni_dnn_plans;
 
-// Finds or makes the candidates of a graph; `what` names it for the log. Asks the library which engines
-// there are, unless a choice is on disk, and compiles nothing. NULL, with the reason, if there are none.
+// Finds or makes the candidates of a graph; `what` names it for the log. Asks the library which
+// engines there are, unless a choice is on disk, and compiles nothing. NULL, with the reason, if
+// there are none.
 tni_dnn_plans *tni_dnn_find(const tni_dnn_graph *g, const tni_dnn_env *at, const char *what,
                             tni_text *why);
 // Begins to compile, in the background.
@@ -43,13 +44,14 @@ bool tni_dnn_wait(tni_dnn_plans *p);
 int tni_dnn_count(const tni_dnn_plans *p);
 // Returns whether some candidate has a note (TNI_DNN_NOTE_...).
 bool tni_dnn_has_note(const tni_dnn_plans *p, int note);
-// Returns whether engines were left out for lack of memory that another process may have: what is chosen is for this one only.
+// Returns whether engines were left out for lack of memory that another process may have: what is
+// chosen is for this one only.
 bool tni_dnn_is_scarce(const tni_dnn_plans *p);
 // Returns the bytes of workspace that are enough for all of them.
 size_t tni_dnn_workspace(const tni_dnn_plans *p);
 
-// The addresses of a run: at[i] is that of tensor i, in device memory for those in memory and in host memory
-// for numbers. The workspace is at a multiple of 256.
+// The addresses of a run: at[i] is that of tensor i, in device memory for those in memory and in
+// host memory for numbers. The workspace is at a multiple of 256.
 typedef struct {
     void *at[TNI_DNN_TENSORS + 1];
     void *workspace;
@@ -57,7 +59,8 @@ typedef struct {
 
 // Runs a candidate in a stream; waits for it to be compiled. Returns a status of the library.
 int tni_dnn_run(tni_dnn_plans *p, int candidate, const tni_dnn_binding *b, tni_custream s);
-// Settles on a candidate: it becomes the only one, and is kept on disk unless the choice was scarce.
+// Settles on a candidate: it becomes the only one, and is kept on disk unless the choice was
+// scarce.
 void tni_dnn_settle(tni_dnn_plans *p, int candidate);
 
 // Counts of this process: plans that it compiled, and plans that it found on disk.

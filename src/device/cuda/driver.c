@@ -13,8 +13,8 @@ enum { NEEDED = 12000 };  // the version of CUDA that a driver must support
 
 // ---- tables ------------------------------------------------------------------------------------
 
-// driver.def has a row for each field, with the kind of table that it belongs to; each inclusion takes
-// the rows of one kind. Optional functions may be missing, and are NULL then.
+// driver.def has a row for each field, with the kind of table that it belongs to; each inclusion
+// takes the rows of one kind. Optional functions may be missing, and are NULL then.
 static const tni_symbol driver_symbols[] = {
 #define CALL(field, name) { offsetof(tni_driver, field), #name },
 #include "device/cuda/driver.def"
@@ -46,8 +46,8 @@ _Static_assert(sizeof(tni_driver) == (CALLS + EXTRAS) * sizeof(void (*)(void)), 
 _Static_assert(sizeof(tni_nvrtc) == (NVRTC_CALLS + NVRTC_EXTRAS) * sizeof(void (*)(void)),
                "a row a field");
 
-// A driver of CUDA 12.0 has every function that is not optional, so that the version names the problem
-// better than the missing symbol; both are reported.
+// A driver of CUDA 12.0 has every function that is not optional, so that the version names the
+// problem better than the missing symbol; both are reported.
 bool tni_driver_fill(void *library, tni_driver *cu, tni_text *why)
 {
     int         version = 0;
@@ -86,9 +86,9 @@ static void find_driver(void)
     if (found.has_driver) found.driver.driver_version(&found.version);
 }
 
-// Libraries of one major version of CUDA run on drivers of that version and above. So the newest that
-// the driver serves is tried first, and newer ones only if there is nothing else. Without a driver the
-// newest is as good as any: NVRTC still compiles.
+// Libraries of one major version of CUDA run on drivers of that version and above. So the newest
+// that the driver serves is tried first, and newer ones only if there is nothing else. Without a
+// driver the newest is as good as any: NVRTC still compiles.
 void *tni_cuda_library(const char *name, tni_text *where)
 {
     enum { OLDEST = 12, NEWEST = 13, ROOM = 64 };

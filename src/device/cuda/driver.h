@@ -1,13 +1,13 @@
-// The CUDA driver and NVRTC as this folder calls them, found at run time, with declarations of our own:
-// no header of CUDA is needed to build. driver.def has the libraries' name of each function.
+// The CUDA driver and NVRTC as this folder calls them, found at run time, with declarations of our
+// own: no header of CUDA is needed to build. driver.def has the libraries' name of each function.
 #ifndef TNI_CUDA_DRIVER_H
 #define TNI_CUDA_DRIVER_H
 
 #include "base/text.h"
 #include "device/cuda/cu_types.h"
 
-// The functions of libcuda. The library is used only if it has all of them except the last ones, which
-// are optional. They return 0 or an error. What is an enum in CUDA is an int here.
+// The functions of libcuda. The library is used only if it has all of them except the last ones,
+// which are optional. They return 0 or an error. What is an enum in CUDA is an int here.
 typedef struct {
     int (*init)(unsigned flags);
     int (*driver_version)(int *version);  // 13000: CUDA 13.0
@@ -103,8 +103,9 @@ typedef struct {
     int (*exec_launch)(tni_cuexec x, tni_custream s);
     int (*exec_destroy)(tni_cuexec x);
 
-    // NULL where the driver has none. tensor_map describes a tensor to TMA: bytes are the strides of axes 1 and up,
-    // box what is copied at once, and every how many elements of an axis are taken.
+    // NULL where the driver has none. tensor_map describes a tensor to TMA: bytes are the strides
+    // of axes 1 and up, box what is copied at once, and every how many elements of an axis are
+    // taken.
     int (*tensor_map)(tni_cutensor_map *m, int type, uint32_t rank, void *at, const uint64_t *size,
                       const uint64_t *bytes, const uint32_t *box, const uint32_t *every,
                       int interleave, int swizzle, int promote, int fill);
@@ -131,8 +132,8 @@ typedef struct {
                          void         *payload);
 } tni_nvrtc;
 
-// Returns the library, loaded once and kept until the process ends; NULL, with the reason, if it is not
-// installed or too old. Finding the driver does not mean that there is a GPU.
+// Returns the library, loaded once and kept until the process ends; NULL, with the reason, if it is
+// not installed or too old. Finding the driver does not mean that there is a GPU.
 const tni_driver *tni_driver_get(tni_text *why);
 const tni_nvrtc  *tni_nvrtc_get(tni_text *why);
 
@@ -149,8 +150,8 @@ bool tni_driver_lost(int error);
 // Returns the node that a capture of the stream made last; NULL if there is none or more than one.
 int tni_capture_last(const tni_driver *cu, tni_custream s, tni_cunode *node);
 
-// Opens another library of CUDA ("libcublasLt"), preferably of the version that fits the driver; NULL
-// if there is none. find_libraries.h says where it looks and what *where is.
+// Opens another library of CUDA ("libcublasLt"), preferably of the version that fits the driver;
+// NULL if there is none. find_libraries.h says where it looks and what *where is.
 void *tni_cuda_library(const char *name, tni_text *where);
 
 // Fills the table from an open library, as tni_driver_get does with the one it found. False, with a

@@ -1,9 +1,9 @@
-// Attention by kernels of our own, as one of the methods of cuda_attention.h: which calls they take, the
-// texts of a form, and their launches. The kernels are in flash_text*.c.
+// Attention by kernels of our own, as one of the methods of cuda_attention.h: which calls they
+// take, the texts of a form, and their launches. The kernels are in flash_text*.c.
 //
-// Attention is one kernel, flash_forward or, for few queries over many keys, flash_decode; the gradient
-// is two, flash_queries before flash_keys, since it leaves the sums that the second one reads in the
-// scratch. All are deterministic.
+// Attention is one kernel, flash_forward or, for few queries over many keys, flash_decode; the
+// gradient is two, flash_queries before flash_keys, since it leaves the sums that the second one
+// reads in the scratch. All are deterministic.
 #include "device/cuda/flash.h"
 
 #include "device/cuda/cuda_attention.h"
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// PARTS: kernels of a call, at most; RANKS: the most blocks that share the keys of a head, SLOTS: keys that are worth
-// another block.
+// PARTS: kernels of a call, at most; RANKS: the most blocks that share the keys of a head, SLOTS:
+// keys that are worth another block.
 enum { PARTS = 2, RANKS = 8, SLOTS = 16 };
 
 // The kernels' argument: `struct flash` of flash_text.c, field by field.
@@ -224,8 +224,8 @@ static tni_text_program *start_text(const flash_work *w, int part, bool aligned)
     return tni_compiled_text(w->compiled, tni_flash_source(&heap, &x), tni_flash_kernel(x.part));
 }
 
-// As many blocks share the keys of a head as find room on the GPU twice, if it has clusters, and no more than there
-// are keys for.
+// As many blocks share the keys of a head as find room on the GPU twice, if it has clusters, and no
+// more than there are keys for.
 static int ranks_of(const tni_cuda *c, const tni_attention *a)
 {
     int64_t heads = a->B * a->H / heads_of(a), room = 2 * (int64_t)c->gpu->limits.units;
@@ -258,9 +258,9 @@ typedef struct {
     tni_arg       q;
 } packed_call;
 
-// Whether the heads that share keys, of one query each, are taken for as many queries of one head, all of which see
-// the same keys: then a block of flash_forward reads them once for all. That is worth it where there are blocks enough
-// without splitting keys.
+// Whether the heads that share keys, of one query each, are taken for as many queries of one head,
+// all of which see the same keys: then a block of flash_forward reads them once for all. That is
+// worth it where there are blocks enough without splitting keys.
 static bool packs(const tni_cuda *c, const tni_attention *a)
 {
     return decodes(a) && a->T == 1 && a->H > a->Hk && !a->extras && !a->score && !a->window &&
@@ -349,7 +349,8 @@ static void *kernel_of(flash_work *w, int part, bool aligned, tn_status *s, tni_
     return *f;
 }
 
-// Tiles are chosen by a table. A text that does not compile is found out by its launch, which says why.
+// Tiles are chosen by a table. A text that does not compile is found out by its launch, which says
+// why.
 static int flash_count(void *work)
 {
     (void)work;
@@ -521,8 +522,8 @@ static tn_status round_sums(const tni_call *call, const tni_attention *a)
     return s;
 }
 
-// Launches all parts. Kernels that are not compiled are waited for before the first is launched. The gradients of
-// keys and values may not be wanted; the kernel for them computes both.
+// Launches all parts. Kernels that are not compiled are waited for before the first is launched.
+// The gradients of keys and values may not be wanted; the kernel for them computes both.
 static tn_status launch_parts(tni_cuda *c, flash_work *w, const tni_attention *a,
                               const tni_call *call, tni_text *why)
 {

@@ -11,9 +11,9 @@
 
 // ---- tiles -------------------------------------------------------------------------------------
 
-// Tiles by kernel, kind of product and widest head, in the order in which they are looked up. Timed on
-// an H200 (D 64: 32 batches of 12 heads, T 1024; D 128: 4 of 16, T 4096); those of mma.sync also have to
-// fit into the 100 KB that a block has on smaller chips.
+// Tiles by kernel, kind of product and widest head, in the order in which they are looked up. Timed
+// on an H200 (D 64: 32 batches of 12 heads, T 1024; D 128: 4 of 16, T 4096); those of mma.sync also
+// have to fit into the 100 KB that a block has on smaller chips.
 static const struct {
     tni_flash_part part;
     bool           wgmma;
@@ -72,8 +72,8 @@ int tni_flash_rows(const tni_flash_case *x)
     return t.warps * t.tiles * 16;
 }
 
-// The tiles of a block, as the kernels lay them out: a row of 64 columns is 128 bytes. A block begins at
-// a multiple of 1,024 bytes, which it finds by itself.
+// The tiles of a block, as the kernels lay them out: a row of 64 columns is 128 bytes. A block
+// begins at a multiple of 1,024 bytes, which it finds by itself.
 int tni_flash_shared(const tni_flash_case *x)
 {
     tni_flash_tile t = tni_flash_tile_of(x);

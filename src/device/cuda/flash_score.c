@@ -1,15 +1,15 @@
-// Where each instruction of a score program is computed. Of the 64 x 64 scores of a tile a thread has
-// 32, in two rows, so what depends on a row alone is computed twice instead of 32 times, and what is
-// linear in the numbers of query and key by one addition of a constant. In ALiBi, slope_h (j - i), no
-// more than two multiply-adds are left for each score.
+// Where each instruction of a score program is computed. Of the 64 x 64 scores of a tile a thread
+// has 32, in two rows, so what depends on a row alone is computed twice instead of 32 times, and
+// what is linear in the numbers of query and key by one addition of a constant. In ALiBi, slope_h
+// (j - i), no more than two multiply-adds are left for each score.
 #include "device/cuda/flash_score.h"
 #include "kernel/dialect.h"
 
 #include <math.h>
 #include <string.h>
 
-// EXACT: whole numbers below are exact in f32. STEADY: scores up to this magnitude need not be relative
-// to the largest: e^50 is 2^72, which leaves room for sums over all keys.
+// EXACT: whole numbers below are exact in f32. STEADY: scores up to this magnitude need not be
+// relative to the largest: e^50 is 2^72, which leaves room for sums over all keys.
 // FEW: instructions for each score that leave room for a third block.
 enum { EXACT = 1 << 24, STEADY = 50, FEW = 8 };
 
@@ -60,8 +60,8 @@ static double magnitude_of(const tni_score_plan *p, int k)
     }
 }
 
-// Whether integers of 64 bits, which places are, fit into 32: then they are computed so, at a fraction of
-// the cost. Where one of two that are compared does not, neither is.
+// Whether integers of 64 bits, which places are, fit into 32: then they are computed so, at a
+// fraction of the cost. Where one of two that are compared does not, neither is.
 static void find_narrow(tni_score_plan *p)
 {
     for (int k = 0; k < p->score->all; k++)
@@ -180,7 +180,8 @@ static tni_score_level level_of(const tni_score_plan *p, int k, tni_score_fact *
 
 // ---- results -----------------------------------------------------------------------------------
 
-// Whether instruction k is where(condition, a, b) with the given number as a (side 1) or b (side 2).
+// Whether instruction k is where(condition, a, b) with the given number as a (side 1) or b (side
+// 2).
 static bool chooses(const tni_score_plan *p, int k, int side, double number)
 {
     const tni_score_op *x = &p->score->op[k];
@@ -201,8 +202,8 @@ static int without_hiding(const tni_score_plan *p, int slope)
     return slope;
 }
 
-// What a positive number is multiplied by, if an instruction is such a product; *factor gets the number.
-// Factors of all scores, and of all slopes, cost nothing where these are scaled anyway.
+// What a positive number is multiplied by, if an instruction is such a product; *factor gets the
+// number. Factors of all scores, and of all slopes, cost nothing where these are scaled anyway.
 static int without_factor(const tni_score_plan *p, int k, double *factor)
 {
     *factor = 1;
@@ -224,8 +225,8 @@ static double find_bound(const tni_score_plan *p, int k)
     return p->fact[k].most;
 }
 
-// Returns the comparison of b and a that holds where that of a and b does, or, negated, the one that
-// holds where it does not; 0 if op is no comparison.
+// Returns the comparison of b and a that holds where that of a and b does, or, negated, the one
+// that holds where it does not; 0 if op is no comparison.
 static int other_comparison(int op, bool swapped, bool negated)
 {
     static const int row[][4] = {
@@ -239,8 +240,8 @@ static int other_comparison(int op, bool swapped, bool negated)
     return 0;
 }
 
-// Finds a comparison of a query's number with a key's by which condition k is `when`, whatever else it
-// depends on.
+// Finds a comparison of a query's number with a key's by which condition k is `when`, whatever else
+// it depends on.
 static bool find_comparison(const tni_score_plan *p, int k, bool when, tni_score_hiding *y)
 {
     const tni_score_op *x = &p->score->op[k];
@@ -308,7 +309,8 @@ tni_score_plan tni_score_plan_of(const tni_score *score, const tni_flash_in *in)
 
 // ---- masks -------------------------------------------------------------------------------------
 
-// Added: score + mask. Of bools: where(mask, score, -inf), whose slope is 1 where there is a weight.
+// Added: score + mask. Of bools: where(mask, score, -inf), whose slope is 1 where there is a
+// weight.
 const tni_score *tni_flash_mask(bool added)
 {
     enum { F = TN_F32 };

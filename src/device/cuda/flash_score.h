@@ -1,5 +1,6 @@
-// How a score program (ops/score.h) is computed inside the kernels of attention: what of it once for a
-// head, once for a query or a key, what is known from the place of a tile, and what for each score.
+// How a score program (ops/score.h) is computed inside the kernels of attention: what of it once
+// for a head, once for a query or a key, what is known from the place of a tile, and what for each
+// score.
 #ifndef TNI_CUDA_FLASH_SCORE_H
 #define TNI_CUDA_FLASH_SCORE_H
 
@@ -29,9 +30,9 @@ typedef enum {
 // What an instruction varies with, as bits.
 enum { TNI_BY_HEAD = 1, TNI_BY_QUERY = 2, TNI_BY_KEY = 4, TNI_BY_SCORE = 8 };
 
-// What is known of an instruction. most: what its magnitude is at most over all places, INFINITY if that
-// is not known; narrow: of an integer of 64 bits, that it is computed in 32; per_query, per_key: of what is
-// LINEAR, or of the factor `of` of what is SCALED by `by`.
+// What is known of an instruction. most: what its magnitude is at most over all places, INFINITY if
+// that is not known; narrow: of an integer of 64 bits, that it is computed in 32; per_query,
+// per_key: of what is LINEAR, or of the factor `of` of what is SCALED by `by`.
 typedef struct {
     tni_score_level level;
     unsigned        varies;
@@ -40,16 +41,16 @@ typedef struct {
     int             by, of;
 } tni_score_fact;
 
-// Of a score that a program hides where a comparison holds, the comparison: op, of what varies with the
-// query and what varies with the key, which are whole numbers. A tile where it holds for the least and
-// the largest of both is not computed. op of 0: there is none.
+// Of a score that a program hides where a comparison holds, the comparison: op, of what varies with
+// the query and what varies with the key, which are whole numbers. A tile where it holds for the
+// least and the largest of both is not computed. op of 0: there is none.
 typedef struct {
     int  op, query, key;
     bool by_head;  // one of them may differ between heads that share keys
 } tni_score_hiding;
 
-// A program to be printed. value and slope may be other instructions than the program's, of which what
-// is printed differs by a factor.
+// A program to be printed. value and slope may be other instructions than the program's, of which
+// what is printed differs by a factor.
 typedef struct {
     const tni_score    *score;
     const tni_flash_in *in;

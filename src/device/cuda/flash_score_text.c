@@ -1,5 +1,5 @@
-// Score programs as text: what the kernels of attention call for each score, and before. ALiBi is printed
-// as
+// Score programs as text: what the kernels of attention call for each score, and before. ALiBi is
+// printed as
 //
 //     struct score_head { float v5; };
 //     struct score_base { float v6; };
@@ -11,8 +11,8 @@
 //         return v7;
 //     }
 //
-// flash_score.h says what is computed where. Instructions are printed as those of generated kernels are
-// (kernel/emit.h), of which a kernel of nothing but maps is made here.
+// flash_score.h says what is computed where. Instructions are printed as those of generated kernels
+// are (kernel/emit.h), of which a kernel of nothing but maps is made here.
 #include "device/cuda/flash_score.h"
 #include "device/cuda/flash_text.h"
 #include "kernel/emit.h"
@@ -21,8 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The functions that are printed, in terms of what they are called for; a set of instructions of each: those
-// that it gives back as members of a struct.
+// The functions that are printed, in terms of what they are called for; a set of instructions of
+// each: those that it gives back as members of a struct.
 typedef enum { OF_HEAD, OF_QUERY, OF_KEY, OF_BASE, OF_SCORE, FUNCTIONS } function;
 
 typedef struct {
@@ -41,7 +41,8 @@ static const tni_score_op *op_of(const writer *w, int k)
 
 // ---- what a function computes ------------------------------------------------------------------
 
-// The function whose struct has an instruction that function f does not compute itself; f if it does.
+// The function whose struct has an instruction that function f does not compute itself; f if it
+// does.
 static function home_of(const writer *w, function f, int k)
 {
     tni_score_level level = w->plan.fact[k].level;
@@ -90,8 +91,8 @@ static bool is_each(const writer *w, int k)
     return w->plan.fact[k].level == TNI_SCORE_EACH && op_of(w, k)->dtype == TN_F32;
 }
 
-// The product that an operand of a sum is, perhaps with the other sign, and that nothing else reads; -1 if
-// it is none. The score itself is such a product, with the scale.
+// The product that an operand of a sum is, perhaps with the other sign, and that nothing else
+// reads; -1 if it is none. The score itself is such a product, with the scale.
 static int product_of(const writer *w, int k, bool *minus)
 {
     *minus = false;
@@ -217,8 +218,8 @@ static void put_place(tni_out *o, const tni_score_op *x, tn_dtype dt)
     else tni_out_print(o, "))");
 }
 
-// A member of a struct as a value of the function: what is known at the first place of a tile is moved to
-// the score's.
+// A member of a struct as a value of the function: what is known at the first place of a tile is
+// moved to the score's.
 static void put_member(const writer *w, function home, int k, tn_dtype dt)
 {
     static const char *const from[] = { "u", "s.q", "s.k", "s.t" };
@@ -236,8 +237,8 @@ static void put_member(const writer *w, function home, int k, tn_dtype dt)
     else tni_out_print(o, "s.t.v%d + %s", k, step);
 }
 
-// What costs many instructions is less exact in a score than elsewhere, off by some 2^-22 of itself: the
-// scores are products of 16-bit numbers. False if there is no such text.
+// What costs many instructions is less exact in a score than elsewhere, off by some 2^-22 of
+// itself: the scores are products of 16-bit numbers. False if there is no such text.
 static bool put_coarse(writer *w, function f, int k)
 {
     const tni_score_op *x = op_of(w, k);
@@ -339,8 +340,8 @@ static void put_source_slopes(writer *w)
     tni_out_print(o, "    return 0;\n}\n");
 }
 
-// Structs come before the functions that read them, but are known only when these are printed: their text
-// is printed twice, of which the first time is thrown away.
+// Structs come before the functions that read them, but are known only when these are printed:
+// their text is printed twice, of which the first time is thrown away.
 static void put_functions(writer *w)
 {
     size_t start = w->emit.out->len;
@@ -354,8 +355,9 @@ static void put_functions(writer *w)
     put_source_slopes(w);
 }
 
-// What leaves tiles out, if the program hides by a comparison: the numbers that are compared, and whether
-// it holds for all of a range of queries and one of keys, given the least and the largest of each.
+// What leaves tiles out, if the program hides by a comparison: the numbers that are compared, and
+// whether it holds for all of a range of queries and one of keys, given the least and the largest
+// of each.
 static void put_hiding(writer *w)
 {
     const tni_score_hiding *y   = &w->plan.hiding;

@@ -10,17 +10,19 @@
 
 // clang-format off
 const char *const tni_text_flash[] = {
-    // Panels and steps of 16 columns of queries and keys (D) and of values (E), and 8-column tiles of
-    // results over them: those of whole panels for the products of Hopper, which have 64 columns.
+    // Panels and steps of 16 columns of queries and keys (D) and of values (E), and 8-column tiles
+    // of results over them: those of whole panels for the products of Hopper, which have 64
+    // columns.
     T(enum { THREADS = WARPS * 32,
              PANELS_D = (HEAD_D + 63) / 64, PANELS_E = (HEAD_E + 63) / 64,
              STEPS_D = (HEAD_D + 15) / 16, STEPS_E = (HEAD_E + 15) / 16,
              TILES_D = WGMMA ? PANELS_D * 8 : STEPS_D * 2,
              TILES_E = WGMMA ? PANELS_E * 8 : STEPS_E * 2 };
-      // The argument of all kernels; flash_args in flash.c is the same in C. Strides are in elements:
-      // of the batch, of rows, of heads; of extras (the mask, or what the score program reads): batch,
-      // head, query, key, as of their gradients, which are sums in f32. lse and delta are (B, H, T).
-      // H heads of queries, HK of keys. A query sees `window` - 1 keys to either side.
+      // The argument of all kernels; flash_args in flash.c is the same in C. Strides are in
+      // elements: of the batch, of rows, of heads; of extras (the mask, or what the score program
+      // reads): batch, head, query, key, as of their gradients, which are sums in f32. lse and
+      // delta are (B, H, T). H heads of queries, HK of keys. A query sees `window` - 1 keys to
+      // either side.
       struct flash {
           const elem *q; const elem *k; const elem *v; elem *o; float *lse;
           const elem *g; elem *dq; elem *dk; elem *dv; float *delta;
@@ -32,8 +34,8 @@ const char *const tni_text_flash[] = {
           int B; int H; int HK; int T; int S; int window; int lengths_at;
           float scale; float drop; float kept;
       };
-      // Where a block works: its batch and head, the keys that the batch has, and by how much the keys
-      // are ahead of the queries: query i is at the place of key i + shift.
+      // Where a block works: its batch and head, the keys that the batch has, and by how much the
+      // keys are ahead of the queries: query i is at the place of key i + shift.
       struct place { int b; int h; int keys; int shift; };
       M_FN m_long offset_of(const m_long (&at)[4], const place &p, int i, int j) {
           return p.b * at[0] + p.h * at[1] + i * at[2] + j * at[3];
@@ -44,8 +46,8 @@ const char *const tni_text_flash[] = {
           asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
           return y;
       }
-      // For score programs. Where operands are bf16 it is the instruction, which is off by 2^-11 of the
-      // result, a quarter of what rounding a score would be; else by 2^-22, absolutely.
+      // For score programs. Where operands are bf16 it is the instruction, which is off by 2^-11 of
+      // the result, a quarter of what rounding a score would be; else by 2^-22, absolutely.
       M_FN float coarse_tanh(float x) {
           float y;
           if constexpr (IS_F16 != 0)
@@ -66,10 +68,11 @@ const char *const tni_text_flash[] = {
                            "r"(to), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
           }
       }
-      // Starts to copy a tile of COUNT rows and WIDTH columns; rows from `rows` on and columns up to
-      // the next multiple of 16 become zeros. A thread has one column of chunks, and rows at equal
-      // distances, which are a multiple of eight where the widths allow it: then its places in the
-      // tile are at equal distances too. Whole tiles, which are most, are copied without tests.
+      // Starts to copy a tile of COUNT rows and WIDTH columns; rows from `rows` on and columns up
+      // to the next multiple of 16 become zeros. A thread has one column of chunks, and rows at
+      // equal distances, which are a multiple of eight where the widths allow it: then its places
+      // in the tile are at equal distances too. Whole tiles, which are most, are copied without
+      // tests.
       template <int COUNT, int WIDTH>
       M_FN void copy_tile(m_uint to, const elem *from, m_long stride, int rows) {
           constexpr int CHUNKS = (WIDTH + 15) / 16 * 2;
@@ -115,8 +118,8 @@ const char *const tni_text_flash[] = {
     NULL,
 };
 
-// Where a score is: what is known of its head, query and key, and of the first place of its thread in the
-// tile, from which it is di queries and dj keys away.
+// Where a score is: what is known of its head, query and key, and of the first place of its thread
+// in the tile, from which it is di queries and dj keys away.
 const char tni_text_score_place[] =
     T(struct score_place {
           const score_head &u; const score_query &q; const score_key &k; const score_base &t;
@@ -181,16 +184,17 @@ const char *const tni_text_flash_scores[] = {
           return (PROGRAM ? score_factor() : fabsf(o.scale)) * 1.44269504f;
       }
       M_FN float minus_infinity() { return m_float_bits(0xff800000u); }
-      // The weight of a score relative to the largest, 2^(scale (x - most)), and 0 without one. A mask may hold the least number of a dtype, as
-      // Hugging Face's do: times the scale that is no number, but the difference is one.
+      // The weight of a score relative to the largest, 2^(scale (x - most)), and 0 without one. A
+      // mask may hold the least number of a dtype, as Hugging Face's do: times the scale that is no
+      // number, but the difference is one.
       M_FN float weight_of(float x, float most, float scale) {
           float base = most * scale;
           if (base == minus_infinity())
               return power2(most == minus_infinity() ? x * scale : (x - most) * scale);
           return power2(m_fma_f(x, scale, -base));
       }),
-    // What a score program knows of a row and of a column, which are a query and a key or, ACROSS, a key
-    // and a query.
+    // What a score program knows of a row and of a column, which are a query and a key or, ACROSS,
+    // a key and a query.
     T(template <bool YES, typename X, typename Y> struct pick { typedef X type; };
       template <typename X, typename Y> struct pick<false, X, Y> { typedef Y type; };
       typedef pick<ACROSS != 0, score_key, score_query>::type score_row;
@@ -245,8 +249,8 @@ const char *const tni_text_flash_scores[] = {
           return score_place { tile.u, query_of(x, y), key_of(x, y), tile.t, ACROSS ? c : r,
                                ACROSS ? r : c, ACROSS ? dc : dr, ACROSS ? dr : dc };
       }
-      // Scores from products, up to the factor of power_scale, and -inf where a query does not see a
-      // key.
+      // Scores from products, up to the factor of power_scale, and -inf where a query does not see
+      // a key.
       template <int MT, int NT>
       M_FN void change_scores(float (&c)[MT][NT][4], const flash &o, const place &p,
                               const score_tile<MT, NT> &tile, bool edge) {
@@ -284,9 +288,9 @@ const char *const tni_text_flash_scores[] = {
               y[1] = high > y[1] ? high : y[1];
           }
       }
-      // Moves the first and the last tile of columns that a block goes through to those in which its
-      // program lets anything be seen, for any of the heads: documents one behind the other hide all
-      // but a few tiles. All threads call it.
+      // Moves the first and the last tile of columns that a block goes through to those in which
+      // its program lets anything be seen, for any of the heads: documents one behind the other
+      // hide all but a few tiles. All threads call it.
       template <int COUNT>
       M_FN void leave_out_hidden(const flash &o, const place &p, int row, int heads, int &first,
                                  int &last) {
@@ -315,9 +319,10 @@ const char *const tni_text_flash_scores[] = {
           }
       }),
     // ---- dropout -------------------------------------------------------------------------------
-    // The factors of the four weights of a tile that a lane has, 0 or 1 / (1 - rate). A block of the
-    // generator has the words of four neighbouring keys, where rows of weights are a multiple of that
-    // long (QUADS): lanes that need words of the same four blocks compute one each and exchange them.
+    // The factors of the four weights of a tile that a lane has, 0 or 1 / (1 - rate). A block of
+    // the generator has the words of four neighbouring keys, where rows of weights are a multiple
+    // of that long (QUADS): lanes that need words of the same four blocks compute one each and
+    // exchange them.
     T(M_FN m_ulong weight_number(const flash &o, const place &p, int i, int j) {
           return (m_ulong)((((m_long)p.b * o.H + p.h) * o.T + i) * o.S + j);
       }
@@ -338,8 +343,8 @@ const char *const tni_text_flash_scores[] = {
           f[2] = factor_of(o, odd ? w.z : a);
           f[3] = factor_of(o, odd ? w.w : b);
       }
-      // Rows are keys: four lanes have the words of two columns, in two halves of the rows. Lane k of
-      // them computes the block of number k of f, and in turn r gets its word of block k - r.
+      // Rows are keys: four lanes have the words of two columns, in two halves of the rows. Lane k
+      // of them computes the block of number k of f, and in turn r gets its word of block k - r.
       M_FN void quads_across(float (&f)[4], const flash &o, const place &p, int i, int j) {
           int lane = threadIdx.x & 31;
           int k = lane >> 2 & 3;
@@ -366,8 +371,8 @@ const char *const tni_text_flash_scores[] = {
               }
       }),
     // ---- results -------------------------------------------------------------------------------
-    // Stores a warp's rows of a result of WIDTH columns by way of its rows of a tile. rows: how many the
-    // block has.
+    // Stores a warp's rows of a result of WIDTH columns by way of its rows of a tile. rows: how
+    // many the block has.
     T(template <int COUNT, int WIDTH, int MT, int NT>
       M_FN void store_rows(const float (&c)[MT][NT][4], m_uint tile, elem *to, m_long stride,
                            int rows) {

@@ -1,6 +1,6 @@
 // The kernels of attention on the tensor cores, as text: the header of all flash_text*.c files. A
-// program is constants (flash_plan.c), what all kernels on the tensor cores share (cores_text.h), tni_text_flash, and
-// one of the others.
+// program is constants (flash_plan.c), what all kernels on the tensor cores share (cores_text.h),
+// tni_text_flash, and one of the others.
 #ifndef TNI_CUDA_FLASH_TEXT_H
 #define TNI_CUDA_FLASH_TEXT_H
 

@@ -6,21 +6,23 @@
 //     w = e^(score - lse)      dw = g v'      ds = w (dw - delta)
 //     dq = scale ds k          dk = scale ds' q          dv = w' g
 //
-// That is seven products instead of the five of one kernel for all three, but nothing is added up in
-// global memory: the results have the same bits in every run. In flash_keys rows are keys, so that w'
-// and ds' are left operands in registers and never stored.
+// That is seven products instead of the five of one kernel for all three, but nothing is added up
+// in global memory: the results have the same bits in every run. In flash_keys rows are keys, so
+// that w' and ds' are left operands in registers and never stored.
 #include "device/cuda/flash_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
 
 // clang-format off
 const char *const tni_text_flash_gradient[] = {
-    // What scores are relative to, as an exponent of 2; a query that sees no key has weights of 0, and so has one of whose scores no exponent is a number.
+    // What scores are relative to, as an exponent of 2; a query that sees no key has weights of 0,
+    // and so has one of whose scores no exponent is a number.
     T(M_FN float base_of(float lse) {
           float base = lse * 1.44269504f;
           return base == minus_infinity() ? -minus_infinity() : base;
       }
-      // Sums a row of g times the result, by as many lanes as it has chunks of eight, and stores it.
+      // Sums a row of g times the result, by as many lanes as it has chunks of eight, and stores
+      // it.
       M_FN void sum_deltas(const flash &o, const place &p, int row, int count, float *near) {
           constexpr int LANES = HEAD_E <= 8 ? 1 : HEAD_E <= 16 ? 2 : HEAD_E <= 32 ? 4
                               : HEAD_E <= 64 ? 8 : HEAD_E <= 128 ? 16 : 32;
@@ -50,11 +52,12 @@ const char *const tni_text_flash_gradient[] = {
               if (c == 0 && i < o.T) o.delta[((m_long)p.b * o.H + p.h) * o.T + i] = sum;
           }
       }),
-    // Weights from products, in place and times the slope of the score program; a gets them as values saw
-    // them. base: of each row, or ACROSS of each column. WHOLE, RAW: the weights themselves and the products
-    // are kept for the gradients of extras. A score of -inf has any slope, but no gradient.
-    // EARLY: what is not seen is hidden before, as products of -1e30, of which all that is bounded is a
-    // number; that takes fewer registers.
+    // Weights from products, in place and times the slope of the score program; a gets them as
+    // values saw them. base: of each row, or ACROSS of each column. WHOLE, RAW: the weights
+    // themselves and the products are kept for the gradients of extras. A score of -inf has any
+    // slope, but no gradient.
+    // EARLY: what is not seen is hidden before, as products of -1e30, of which all that is bounded
+    // is a number; that takes fewer registers.
     T(enum { WHOLE = GRADS != 0 && SLOPED != 0, RAW = (GRADS & VARYING) != 0,
              EARLY = SLOPED != 0 && ACROSS != 0 && BLOCKS > 2 };
       template <int MT, int NT>
@@ -147,10 +150,10 @@ const char *const tni_text_flash_gradient[] = {
               UNROLL for (int n = 0; n < NT; n++)
                   UNROLL for (int e = 0; e < 4; e++) c[m][n][e] *= by;
       }),
-    // What scores give to the gradients of extras. GRADS: a bit for each extra whose gradient this kernel
-    // adds up; ROW_GRADS: of them, those that are the same along a row, which are added up in registers
-    // first; HEAD_GRADS: those that are the same for all rows too. What broadcasts from one element is
-    // added up in any order.
+    // What scores give to the gradients of extras. GRADS: a bit for each extra whose gradient this
+    // kernel adds up; ROW_GRADS: of them, those that are the same along a row, which are added up
+    // in registers first; HEAD_GRADS: those that are the same for all rows too. What broadcasts
+    // from one element is added up in any order.
     T(template <int MT>
       struct extra_sums { float of[4][MT][2]; };
       template <int N, int MT>

@@ -1,12 +1,13 @@
-// Attention of few queries over many keys, as text: generating a token reads every key and value once,
-// so that it is bound by memory, and tensor cores would have nothing to do.
+// Attention of few queries over many keys, as text: generating a token reads every key and value
+// once, so that it is bound by memory, and tensor cores would have nothing to do.
 //
-// RANKS blocks, a cluster, have the keys of one head, for ROWS queries: T of each of one or two heads that share
-// the keys. More would share more reads, but take registers and time that few blocks do not have; what
-// is read again by another cluster comes from the cache. LANES lanes read a key together, 16 bytes each, and as many
-// threads take the next one: SLOTS keys of a block, then those of the next block of the cluster, and so in turns. A
-// thread has the keys and values of EACH turns in flight, and the softmax of its own keys; threads, warps and blocks
-// join theirs at the end.
+// RANKS blocks, a cluster, have the keys of one head, for ROWS queries: T of each of one or two
+// heads that share the keys. More would share more reads, but take registers and time that few
+// blocks do not have; what is read again by another cluster comes from the cache. LANES lanes read
+// a key together, 16 bytes each, and as many threads take the next one: SLOTS keys of a block, then
+// those of the next block of the cluster, and so in turns. A thread has the keys and values of EACH
+// turns in flight, and the softmax of its own keys; threads, warps and blocks join theirs at the
+// end.
 #include "device/cuda/flash_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
@@ -62,8 +63,9 @@ const char *const tni_text_flash_decode[] = {
           return first_key(o, p, 0) + (turn * RANKS + (int)blockIdx.x % RANKS) * SLOTS;
       }
       M_FN int last_key(const flash &o, const place &p) { return min(end_key(o, p, o.T), o.S); }),
-    // While the kernels ahead still run: brings the keys and values of a block to the cache that all blocks share. How
-    // many there are may not be known yet; whatever is found serves as a guess.
+    // While the kernels ahead still run: brings the keys and values of a block to the cache that
+    // all blocks share. How many there are may not be known yet; whatever is found serves as a
+    // guess.
     T(M_FN void fetch_ahead(const flash &o) {
           place p = place_of_block(o);
           int hk = p.h / (o.H / o.HK);
@@ -80,7 +82,8 @@ const char *const tni_text_flash_decode[] = {
                   m_prefetch(v + j * o.v_at[1] + e);
           }
       }),
-    // The softmax of some keys: the largest score, the sum of the weights, and eight columns of the weighted values.
+    // The softmax of some keys: the largest score, the sum of the weights, and eight columns of the
+    // weighted values.
     T(struct softmax { float most; float sum; float y[8]; };
       // Weighs what a thread has by a larger score.
       M_FN void raise(softmax &x, float most, float scale) {
@@ -97,7 +100,8 @@ const char *const tni_text_flash_decode[] = {
               UNROLL for (int d = 0; d < 8; d++) x.y[d] += __shfl_xor_sync(~0u, x.y[d], step);
           }
       }),
-    // What the warps of a block have of a row, and all of the block: the largest score, the sum, the values.
+    // What the warps of a block have of a row, and all of the block: the largest score, the sum,
+    // the values.
     T(enum { MOST, SUM, VALUES };
       struct shared_rows { float of[WARPS][ROWS][VALUES + WIDTH]; float all[ROWS][VALUES + WIDTH]; };
       M_FN float near_or_far(const float *p, int rank) {
@@ -143,7 +147,8 @@ const char *const tni_text_flash_decode[] = {
                                 : m_fma_f(x.most, power_scale(o) * 0.693147181f,
                                           __log2f(x.sum) * 0.693147181f);
       }
-      // Joins the warps of each block, then the blocks of a cluster, of which each ends its share of the columns.
+      // Joins the warps of each block, then the blocks of a cluster, of which each ends its share
+      // of the columns.
       M_FN void finish(const flash &o, const place &p, shared_rows &s) {
           float scale = power_scale(o);
           __syncthreads();

@@ -1,18 +1,20 @@
-// The forward kernel of attention on the tensor cores, as text. A block has a tile of queries of one
-// head and goes through the keys, from the last one that it sees to the first: scores, their softmax
-// so far, and the sum of values by it. While a tile of keys is multiplied the next one arrives.
+// The forward kernel of attention on the tensor cores, as text. A block has a tile of queries of
+// one head and goes through the keys, from the last one that it sees to the first: scores, their
+// softmax so far, and the sum of values by it. While a tile of keys is multiplied the next one
+// arrives.
 //
-// The softmax is of scores in base 2, so that an exponential is one multiply-add and one instruction.
-// The largest score so far is kept of every row; when it rises, the sums so far are scaled down.
+// The softmax is of scores in base 2, so that an exponential is one multiply-add and one
+// instruction. The largest score so far is kept of every row; when it rises, the sums so far are
+// scaled down.
 #include "device/cuda/flash_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
 
 // clang-format off
 const char *const tni_text_flash_forward[] = {
-    // Turns scores into weights, relative to the row's largest so far unless all are small. factor: what
-    // all sums so far are to be scaled by. A row without a key keeps -inf as its largest score, and zeros. What is rare in weight_of is in a branch with the
-    // rest of that.
+    // Turns scores into weights, relative to the row's largest so far unless all are small. factor:
+    // what all sums so far are to be scaled by. A row without a key keeps -inf as its largest
+    // score, and zeros. What is rare in weight_of is in a branch with the rest of that.
     T(enum { RELATIVE = STEADY == 0 || IS_F16 != 0 };
       template <int MT, int NT>
       M_FN void soften(float (&c)[MT][NT][4], float (&most)[MT][2], float (&sum)[MT][2],
@@ -67,8 +69,8 @@ const char *const tni_text_flash_forward[] = {
                   UNROLL for (int e = 0; e < 4; e++) c[m][n][e] *= f[e];
               }
       }),
-    // Divides by the sums, and writes the results and, if they are wanted, the logarithms of the sums
-    // of e^score.
+    // Divides by the sums, and writes the results and, if they are wanted, the logarithms of the
+    // sums of e^score.
     T(template <int MT, int NE>
       M_FN void finish(float (&y)[MT][NE][4], const float (&most)[MT][2], float (&sum)[MT][2],
                        const flash &o, const place &p, int row, m_uint tile) {
@@ -93,9 +95,10 @@ const char *const tni_text_flash_forward[] = {
           elem *to = o.o + p.b * o.o_at[0] + row * o.o_at[1] + p.h * o.o_at[2];
           store_rows<COUNT, HEAD_E>(y, tile, to, o.o_at[1], o.T - row);
       }),
-    // The kernel. Tiles of keys and values have two places each, of which one is filled while the other
-    // is read: a block's warps meet once a tile. The scores of a tile are multiplied ahead of the sum of
-    // the values of the tile before, so that the tensor cores sum while the warps take exponentials.
+    // The kernel. Tiles of keys and values have two places each, of which one is filled while the
+    // other is read: a block's warps meet once a tile. The scores of a tile are multiplied ahead of
+    // the sum of the values of the tile before, so that the tensor cores sum while the warps take
+    // exponentials.
     T(extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash_forward(GIVEN flash o) {
           extern __shared__ char smem[];
           constexpr int COUNT = MTILES * WARPS * 16;

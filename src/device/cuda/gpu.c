@@ -1,6 +1,6 @@
-// The GPUs of the machine: whether there are any, and opening one. Probing loads libraries and asks the
-// driver for names, but takes no memory of a GPU; opening retains its primary context, which takes
-// memory there and time, so that it happens only for a GPU that a session asks for.
+// The GPUs of the machine: whether there are any, and opening one. Probing loads libraries and asks
+// the driver for names, but takes no memory of a GPU; opening retains its primary context, which
+// takes memory there and time, so that it happens only for a GPU that a session asks for.
 #include "device/cuda/gpu.h"
 
 #include <pthread.h>
@@ -12,8 +12,8 @@
 // More than any single machine has; GPUs beyond are not used.
 enum { MOST_GPUS = 16 };
 
-// What probing found, and the GPUs opened so far. The lock guards gpu[] while one is opened; all else
-// is written by probe_once alone.
+// What probing found, and the GPUs opened so far. The lock guards gpu[] while one is opened; all
+// else is written by probe_once alone.
 static struct {
     pthread_once_t    probed;
     pthread_mutex_t   lock;
@@ -43,8 +43,8 @@ static int attribute_of(int device, int which)
     return v;
 }
 
-// Writes the line that `tenon doctor` shows for the device: the first GPU's name, chip, multiprocessors
-// and memory, and the versions of driver and compiler.
+// Writes the line that `tenon doctor` shows for the device: the first GPU's name, chip,
+// multiprocessors and memory, and the versions of driver and compiler.
 static void describe_gpu(const tni_nvrtc *rtc, int device)
 {
     int    version = 0, major = 0, minor = 0;
@@ -62,8 +62,8 @@ static void describe_gpu(const tni_nvrtc *rtc, int device)
     if (self.count > 1) tni_text_add(&self.detail, "; %d GPUs, cuda:0 the first", self.count);
 }
 
-// Runs once per process. On failure count stays 0 and detail has the reason. NVRTC is required, since a
-// device without a compiler runs nothing.
+// Runs once per process. On failure count stays 0 and detail has the reason. NVRTC is required,
+// since a device without a compiler runs nothing.
 static void probe_once(void)
 {
     tni_text *t     = &self.detail;
@@ -79,7 +79,8 @@ static void probe_once(void)
     describe_gpu(rtc, device);
 }
 
-// Whether this is the child of a process that had started the driver, which then works in neither way here.
+// Whether this is the child of a process that had started the driver, which then works in neither
+// way here.
 static bool is_forked(tni_text *why)
 {
     if (!self.count || self.process == getpid()) return false;
@@ -96,8 +97,8 @@ bool tni_gpu_probe(tni_text *detail)
     return self.count > 0;
 }
 
-// Waits, by the lock, for a GPU that another thread is opening: kernels are compiled in the background
-// before their GPU's context exists, and loaded into it afterwards.
+// Waits, by the lock, for a GPU that another thread is opening: kernels are compiled in the
+// background before their GPU's context exists, and loaded into it afterwards.
 tni_cucontext tni_gpu_context(const tni_gpu *g)
 {
     pthread_mutex_lock(&self.lock);
@@ -113,8 +114,8 @@ static int driver_version(void)
     return version;
 }
 
-// The interpreter gets its program as a kernel argument of more than 4 KiB, which driver and compiler
-// accept from CUDA 12.1 on, for chips from 2017 on (compute capability 7).
+// The interpreter gets its program as a kernel argument of more than 4 KiB, which driver and
+// compiler accept from CUDA 12.1 on, for chips from 2017 on (compute capability 7).
 static bool takes_large_arguments(int major)
 {
     int              version = driver_version(), rtc_major = 0, rtc_minor = 0;
@@ -131,8 +132,8 @@ bool tni_gpu_interprets_first(void)
     return !(when && !strcmp(when, "wait")) && !(equal && !strcmp(equal, "1"));
 }
 
-// Opens a GPU for the first session that asks for it; the lock is held. Retaining the primary context
-// takes longest and comes last, so that the interpreters are compiled meanwhile.
+// Opens a GPU for the first session that asks for it; the lock is held. Retaining the primary
+// context takes longest and comes last, so that the interpreters are compiled meanwhile.
 static int open_gpu(tni_gpu *g, int number)
 {
     int error = self.cu->device_get(&g->device, number);
@@ -142,7 +143,8 @@ static int open_gpu(tni_gpu *g, int number)
     self.cu->device_name(g->name, (int)sizeof g->name, g->device);
     snprintf(g->chip, sizeof g->chip, "sm_%d%d", major, minor);
     g->number = number;
-    // Programmatic dependent launch: chips from sm_90 on, and drivers that can capture it in a graph.
+    // Programmatic dependent launch: chips from sm_90 on, and drivers that can capture it in a
+    // graph.
     g->overlaps = major >= 9 && self.cu->capture_info_v3;
     g->divides  = g->overlaps && driver_version() >= 12080;
     g->limits   = (tni_simt_limits){ .threads      = 1024,
@@ -166,7 +168,8 @@ int tni_gpu_count(void)
     return self.count;
 }
 
-// A GPU that could not be opened is tried again by the next session: memory may have been freed since.
+// A GPU that could not be opened is tried again by the next session: memory may have been freed
+// since.
 const tni_gpu *tni_gpu_get(int number, tni_text *why)
 {
     pthread_once(&self.probed, probe_once);

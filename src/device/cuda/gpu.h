@@ -14,8 +14,8 @@
 
 // ---- GPUs (gpu.c) ------------------------------------------------------------------------------
 
-// A GPU with its primary context, which other libraries of the process share. Opened by the first session,
-// read-only from then on, and kept until the process ends.
+// A GPU with its primary context, which other libraries of the process share. Opened by the first
+// session, read-only from then on, and kept until the process ends.
 typedef struct {
     const tni_driver *cu;  // NULL until it is open
     int               number, device;
@@ -28,7 +28,8 @@ typedef struct {
     tni_compiled     *compiled;  // kernels, which belong to the context
 } tni_gpu;
 
-// Whether the chip has tensor cores that take bf16 and TF32, sm_80 and later, and whether they are Hopper's.
+// Whether the chip has tensor cores that take bf16 and TF32, sm_80 and later, and whether they are
+// Hopper's.
 bool tni_gpu_has_cores(const tni_gpu *g);
 bool tni_gpu_has_wgmma(const tni_gpu *g);
 
@@ -43,17 +44,18 @@ const tni_gpu *tni_gpu_get(int number, tni_text *why);
 bool tni_gpu_probe(tni_text *detail);
 int  tni_gpu_count(void);
 
-// Returns TN_OK, or the status of an error of the driver, and adds a sentence: what failed, and why.
+// Returns TN_OK, or the status of an error of the driver, and adds a sentence: what failed, and
+// why.
 tn_status tni_gpu_status(const tni_driver *cu, int error, const char *what, tni_text *why);
 
 // ---- sessions (cuda.c) -------------------------------------------------------------------------
 
-// Each block of scratch is twice as large as the one before, so that 40 of them exceed any GPU's memory. An arena that
-// has grown TNI_ARENA_PIECES times is remapped as one piece.
+// Each block of scratch is twice as large as the one before, so that 40 of them exceed any GPU's
+// memory. An arena that has grown TNI_ARENA_PIECES times is remapped as one piece.
 enum { TNI_SCRATCHES = 40, TNI_ARENA_PIECES = 64 };
 
-// A reserved range of addresses. Invariant: the first `held` bytes have memory, in pieces one after the
-// other, each a multiple of the granularity.
+// A reserved range of addresses. Invariant: the first `held` bytes have memory, in pieces one after
+// the other, each a multiple of the granularity.
 typedef struct {
     tni_cuptr at;       // 0: not reserved
     bool      refused;  // the GPU or its driver cannot reserve one
@@ -64,8 +66,9 @@ typedef struct {
 
 typedef struct tni_timing tni_timing;  // timing_events.c
 
-// The collectives of a session. Invariant: done[n % TNI_COLLECT_EVENTS] is behind collective n, counted from 0, for the
-// last TNI_COLLECT_EVENTS of them; the session's stream waits for the first `arrived`.
+// The collectives of a session. Invariant: done[n % TNI_COLLECT_EVENTS] is behind collective n,
+// counted from 0, for the last TNI_COLLECT_EVENTS of them; the session's stream waits for the first
+// `arrived`.
 enum { TNI_COLLECT_EVENTS = 64 };
 typedef struct {
     tni_custream stream;  // NULL before the first
@@ -76,9 +79,9 @@ typedef struct {
 // When our own kernel for small products is used: if it is timed to be faster, or as TN_SMALL says.
 typedef enum { TNI_SMALL_IF_FASTER, TNI_SMALL_NEVER, TNI_SMALL_ALWAYS } tni_small_policy;
 
-// A context's session: a GPU and the stream in which all of its work is done in order. The context owns it
-// and calls it from one thread. Invariant: everything submitted to `stream` outside of a run is ordered
-// behind the uploads so far (tni_cuda_await_uploads).
+// A context's session: a GPU and the stream in which all of its work is done in order. The context
+// owns it and calls it from one thread. Invariant: everything submitted to `stream` outside of a
+// run is ordered behind the uploads so far (tni_cuda_await_uploads).
 typedef struct tni_cuda {
     tni_heap        *heap;
     const tni_gpu   *gpu;
@@ -120,8 +123,9 @@ typedef struct tni_cuda {
 void tni_cuda_enter(const tni_cuda *c);
 // Returns whether the stream is not captured by a caller, else says that `what` is impossible then.
 bool tni_cuda_may(const tni_cuda *c, const char *what, tni_text *why);
-// A caller that captures a graph forbids all threads some calls of the driver, memory and modules among them, since they
-// would often be mistakes. Ours are none: relax permits them to this thread, restrict takes that back with its result.
+// A caller that captures a graph forbids all threads some calls of the driver, memory and modules
+// among them, since they would often be mistakes. Ours are none: relax permits them to this thread,
+// restrict takes that back with its result.
 int  tni_cuda_relax(const tni_driver *cu);
 void tni_cuda_restrict(const tni_driver *cu, int before);
 // Like tni_gpu_status, for work of a session, which it marks as lost if the error says so.
@@ -139,7 +143,8 @@ void      tni_index_check_close(tni_cuda *c);
 
 // ---- memory and transfer (cuda_memory.c, cuda_arena.c, cuda_upload.c, cuda_fetch.c) ------------
 
-// Returns scratch for a kernel, which it may use until the next kernel is launched; 0 when memory is out.
+// Returns scratch for a kernel, which it may use until the next kernel is launched; 0 when memory
+// is out.
 tni_cuptr tni_cuda_scratch(tni_cuda *c, size_t bytes);
 void      tni_cuda_scratch_close(tni_cuda *c);
 // Returns memory that holds zeros, TNI_CUDA_ZEROS bytes; 0 when memory is out.
@@ -192,8 +197,8 @@ void      tni_cuda_expect(void *session, void *entry, const tni_launch *l, bool 
 void      tni_cuda_retuned(void *session, void *entry, const tni_launch *l);
 tn_status tni_cuda_launch(void *session, void *entry, tni_launch *l, tni_text *why);
 
-// Compiles kernels as prepare does, without a GPU and without the cache: opts of an item is the class
-// of its shape, with_usage as in cubin.h.
+// Compiles kernels as prepare does, without a GPU and without the cache: opts of an item is the
+// class of its shape, with_usage as in cubin.h.
 tn_status tni_cuda_cubin(int n, const tni_emit_item *item, const char *chip, bool with_usage,
                          tni_cubin *c, tni_text *why);
 
@@ -234,8 +239,9 @@ bool      tni_cuda_matmul_tuned(const tni_call *call, tni_tuned *won, tni_text *
 bool      tni_cuda_matmul_takes(void *session, const tni_offer *o);
 tn_status tni_cuda_matmul_with_epilogue(const tni_call *call, void *entry, tni_launch *l,
                                         tni_text *why);
-// A product by the library with the kernel behind it as its epilogue: whether it has that, what is prepared for it, and
-// running it, or the two one after the other where addresses or numbers do not suit it.
+// A product by the library with the kernel behind it as its epilogue: whether it has that, what is
+// prepared for it, and running it, or the two one after the other where addresses or numbers do not
+// suit it.
 const char *tni_cuda_epilogue_declines(tni_cuda *c, const tni_call *call);
 void       *tni_cuda_prepare_epilogue(const tni_call *call);
 tn_status   tni_cuda_matmul_by_library(const tni_call *call, void *entry, tni_launch *l,

@@ -1,21 +1,22 @@
 // Indices out of range: the words by which a failing CHECK of a kernel reaches the host.
 //
 // Every ticket has a state of eight words in device memory, which its kernels get as an argument
-// (kernel/simt.h lays it out). The first CHECK that fails writes its instruction and index there and
-// then to host memory, and sets one word that all states point to. Kernels that update lasting values
-// read that word and do nothing once it is set, so that a failed step changes no parameter. The host
-// looks at its memory between steps, without waiting.
+// (kernel/simt.h lays it out). The first CHECK that fails writes its instruction and index there
+// and then to host memory, and sets one word that all states point to. Kernels that update lasting
+// values read that word and do nothing once it is set, so that a failed step changes no parameter.
+// The host looks at its memory between steps, without waiting.
 #include "device/cuda/gpu.h"
 
 #include <string.h>
 
-// Words of a state: 0 the failing instruction, 1 the index, 2 a count of finished groups, 3 the address
-// of the words on the host, 4 the address of the word that says that something failed, which follows
-// the last state. Ticket 0 is for launches that wait, so there is one state more than tickets.
+// Words of a state: 0 the failing instruction, 1 the index, 2 a count of finished groups, 3 the
+// address of the words on the host, 4 the address of the word that says that something failed,
+// which follows the last state. Ticket 0 is for launches that wait, so there is one state more than
+// tickets.
 enum { HOST_ADDRESS = 3, FAILED = 4, WORDS = 8, STATE = WORDS * 8, STATES = TNI_TICKETS + 1 };
 
-// Words on the host. HOST_STATE, the address of the failing kernel's state, is written last, so that
-// the other two are complete once it is not 0.
+// Words on the host. HOST_STATE, the address of the failing kernel's state, is written last, so
+// that the other two are complete once it is not 0.
 enum { HOST_STATE, HOST_INS, HOST_INDEX, HOST_WORDS };
 
 // The ticket is thus found again from the address of a state.
@@ -54,8 +55,8 @@ void tni_index_check_close(tni_cuda *c)
 }
 
 // Clears failure and index of every state and the common word, so that later failures are reported
-// again. It waits first: other kernels of the failed step may be reporting too, and their words must
-// not arrive after the clearing.
+// again. It waits first: other kernels of the failed step may be reporting too, and their words
+// must not arrive after the clearing.
 bool tni_cuda_failed(void *session, int *ticket, int64_t fail[2])
 {
     tni_cuda *c = session;
@@ -73,8 +74,8 @@ bool tni_cuda_failed(void *session, int *ticket, int64_t fail[2])
     return true;
 }
 
-// Used for ticket 0, whose failure nothing reports later. A run that waits cannot be captured, so that
-// its plan is never made a graph.
+// Used for ticket 0, whose failure nothing reports later. A run that waits cannot be captured, so
+// that its plan is never made a graph.
 tn_status tni_cuda_take_failure(tni_cuda *c, int64_t fail[2], tni_text *why)
 {
     int ticket, error = c->gpu->cu->stream_wait(c->stream);

@@ -12,8 +12,8 @@ typedef struct {
     tni_text    detail;
 } tni_nvidia_library;
 
-// Reports the driver and NVRTC and, if there is a driver, cuBLASLt, cuDNN, cuFFT, cuSOLVER and cuSPARSELt, which it opens for
-// that. Returns how many it reported.
+// Reports the driver and NVRTC and, if there is a driver, cuBLASLt, cuDNN, cuFFT, cuSOLVER and
+// cuSPARSELt, which it opens for that. Returns how many it reported.
 enum { TNI_NVIDIA_LIBRARIES = 7 };
 int tni_nvidia_report(tni_nvidia_library library[TNI_NVIDIA_LIBRARIES]);
 

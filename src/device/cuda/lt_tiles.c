@@ -1,7 +1,9 @@
-// The sizes of cuBLASLt's tiles, by the numbers of cublasLt.h, and what follows from them: see lt_tiles.h.
+// The sizes of cuBLASLt's tiles, by the numbers of cublasLt.h, and what follows from them: see
+// lt_tiles.h.
 //
-// The first 35 numbers are a list. From there on they count rows in steps of 8 and columns in steps of 64, then rows in steps of 64 and columns in
-// steps of 8, up to an area each, and leave out what has a number; the last four are larger:
+// The first 35 numbers are a list. From there on they count rows in steps of 8 and columns in steps
+// of 64, then rows in steps of 64 and columns in steps of 8, up to an area each, and leave out what
+// has a number; the last four are larger:
 //
 //     36: 8 x 128   37: 8 x 192   ...   47: 16 x 64   ...   311: 768 x 64
 //     312: 64 x 16  313: 64 x 24  314: 64 x 40  ...  408: 128 x 168  ...  630: 768 x 80
@@ -70,9 +72,10 @@ bool tni_lt_tile_size(int32_t number, int *rows, int *cols)
     return true;
 }
 
-// Rounds of the multiprocessors, in the last of which some have nothing to do, by what a block multiplies and by what it loads for that. EDGE: elements of a tile that are
-// multiplied while one of its edge is loaded. By this one the fastest tile was mostly among the first ten of 17 products in bf16 on an H200, and in one
-// the forty-first.
+// Rounds of the multiprocessors, in the last of which some have nothing to do, by what a block
+// multiplies and by what it loads for that. EDGE: elements of a tile that are multiplied while one
+// of its edge is loaded. By this one the fastest tile was mostly among the first ten of 17 products
+// in bf16 on an H200, and in one the forty-first.
 double tni_lt_tile_expect(const tni_lt_extent *of, int32_t number)
 {
     const double EDGE = 48;

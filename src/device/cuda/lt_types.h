@@ -1,5 +1,5 @@
-// The types and numbers of cuBLASLt that this folder uses, declared by ourselves; a test compares them
-// with the real header.
+// The types and numbers of cuBLASLt that this folder uses, declared by ourselves; a test compares
+// them with the real header.
 #ifndef TNI_CUDA_LT_TYPES_H
 #define TNI_CUDA_LT_TYPES_H
 
@@ -67,8 +67,8 @@ enum {
     // clusters of blocks from one block to sixteen; 0 and 1: the algorithm knows none
     TNI_LT_CLUSTER_ONE     = 2,
     TNI_LT_CLUSTER_SIXTEEN = 16,
-    // what follows the product, as bits: relu or gelu, bias, and with gelu a matrix beside D (aux) for
-    // its input. Beside relu that matrix would hold one bit an element.
+    // what follows the product, as bits: relu or gelu, bias, and with gelu a matrix beside D (aux)
+    // for its input. Beside relu that matrix would hold one bit an element.
     TNI_LT_EPILOGUE_NONE = 1,
     TNI_LT_EPILOGUE_RELU = 2,
     TNI_LT_EPILOGUE_BIAS = 4,

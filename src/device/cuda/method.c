@@ -1,5 +1,5 @@
-// Forms of calls, the methods that take them, and which of these is the fastest. Calls of one form, such
-// as those of the layers of a network, share what is described, compiled and chosen.
+// Forms of calls, the methods that take them, and which of these is the fastest. Calls of one form,
+// such as those of the layers of a network, share what is described, compiled and chosen.
 #include "device/cuda/method.h"
 
 #include "base/hash.h"
@@ -12,16 +12,16 @@
 
 enum { MOST_TIMED = 32 };
 
-// What tells forms apart. Only the words and tf32 concern other processes. Invariant: no padding, so that keys
-// compare and hash as bytes.
+// What tells forms apart. Only the words and tf32 concern other processes. Invariant: no padding,
+// so that keys compare and hash as bytes.
 typedef struct {
     const tni_family *family;
     int64_t           device, deterministic, tf32;
     int64_t           word[TNI_FORM_WORDS];
 } form_key;
 
-// If every method declines the form, declined says why. Invariant: once opened, work[i] is NULL if and
-// only if method i does not take it.
+// If every method declines the form, declined says why. Invariant: once opened, work[i] is NULL if
+// and only if method i does not take it.
 struct tni_form {
     tni_form   *next;
     uint64_t    hash;
@@ -35,7 +35,8 @@ struct tni_form {
     char        by[48];             // for people
 };
 
-// The lock covers everything, also timing: another thread would time the same, and disturb this one.
+// The lock covers everything, also timing: another thread would time the same, and disturb this
+// one.
 static struct {
     pthread_mutex_t lock;
     tni_form       *first;
@@ -90,8 +91,9 @@ static bool has_better(const tni_form *f)
     return better;
 }
 
-// Describes the form to the methods that take it, which begin to compile. Last resorts are opened with the
-// others, for whichever of these fails later on: they compile when they are first launched.
+// Describes the form to the methods that take it, which begin to compile. Last resorts are opened
+// with the others, for whichever of these fails later on: they compile when they are first
+// launched.
 static void open_form(tni_cuda *c, const tni_call *call, tni_form *f)
 {
     for (int i = 0; i < f->key.family->methods && !f->opened; i++)
@@ -99,8 +101,8 @@ static void open_form(tni_cuda *c, const tni_call *call, tni_form *f)
     f->opened = true;
 }
 
-// Asks every method. If a single one takes the form, and is one that may fail, it has to compile first:
-// nothing else could compute the call once it is recorded.
+// Asks every method. If a single one takes the form, and is one that may fail, it has to compile
+// first: nothing else could compute the call once it is recorded.
 static void ask_methods(tni_cuda *c, const tni_call *call, tni_form *f)
 {
     int takes = 0, last = 0;
@@ -195,9 +197,9 @@ size_t tni_form_scratch(const tni_form *f)
 
 // ---- choosing ----------------------------------------------------------------------------------
 
-// A choice on disk: the name of a method and, if that is our own, whose candidates are the same in every process, the
-// candidate. The versions of all methods that take the form are part of the key, so that a new one is timed against the
-// others.
+// A choice on disk: the name of a method and, if that is our own, whose candidates are the same in
+// every process, the candidate. The versions of all methods that take the form are part of the key,
+// so that a new one is timed against the others.
 typedef struct {
     char    name[32];  // of any method: "kernels of work groups" is the longest
     int64_t candidate;
@@ -271,8 +273,9 @@ static bool competes(const tni_form *f, int m)
     return !method_of(f, m)->last_resort || !has_better(f);
 }
 
-// Lists the candidates of the methods that compete; returns how many of them are of the last ones, which
-// are our own. A library that turns out to have none is out, and the last resorts are listed instead.
+// Lists the candidates of the methods that compete; returns how many of them are of the last ones,
+// which are our own. A library that turns out to have none is out, and the last resorts are listed
+// instead.
 static int list_candidates(trial *t, tni_form *f)
 {
     int own = 0;
@@ -312,8 +315,8 @@ static void take_fastest(trial *t, tni_form *f, const float *ms)
     }
 }
 
-// Takes the first candidate of the method that the environment asks for. False: it asks for none, or that does not
-// compute the form.
+// Takes the first candidate of the method that the environment asks for. False: it asks for none,
+// or that does not compute the form.
 static bool take_asked(const tni_cuda *c, const trial *t, tni_form *f)
 {
     for (int i = 0; i < t->count && *c->method; i++) {
@@ -325,8 +328,8 @@ static bool take_asked(const tni_cuda *c, const trial *t, tni_form *f)
     return false;
 }
 
-// Times all candidates on the call's own operands: results are written, inputs are not. If nothing is to
-// be timed, or only one candidate is there, the first is taken.
+// Times all candidates on the call's own operands: results are written, inputs are not. If nothing
+// is to be timed, or only one candidate is there, the first is taken.
 static void choose(tni_cuda *c, const tni_call *call, tni_form *f)
 {
     enum {

@@ -1,13 +1,13 @@
-// Which algorithm a product uses: the fastest of cuBLASLt's proposals and of our own kernel for small
-// products. choice.c times them and keeps the choice.
+// Which algorithm a product uses: the fastest of cuBLASLt's proposals and of our own kernel for
+// small products. choice.c times them and keeps the choice.
 #include "device/cuda/gpu.h"
 #include "device/cuda/product_plan.h"
 #include "device/cuda/product_small.h"
 
 enum { A, B, D };
 
-// The key on disk is the key without its first OWN_WORDS words (device index, whether choices are timed, whether
-// our own kernel applies), which do not concern other processes.
+// The key on disk is the key without its first OWN_WORDS words (device index, whether choices are
+// timed, whether our own kernel applies), which do not concern other processes.
 enum { WORDS = sizeof(tni_product_key) / sizeof(int64_t), OWN_WORDS = 3 };
 _Static_assert(WORDS - OWN_WORDS <= TNI_CHOICE_WORDS, "a form is a key");
 
@@ -18,8 +18,8 @@ static struct {
 
 // ---- what is kept ------------------------------------------------------------------------------
 
-// A choice on disk: the library's fastest algorithm and, only if our own kernel was timed as well, its
-// version and whether it was faster.
+// A choice on disk: the library's fastest algorithm and, only if our own kernel was timed as well,
+// its version and whether it was faster.
 typedef struct {
     tni_ltalgo algo;
     int64_t    version, small;
@@ -37,8 +37,8 @@ tni_choice_key tni_lt_choice_key(const tni_ltjob *j)
                              .words   = WORDS - OWN_WORDS };
 }
 
-// Returns false if there is nothing on disk, or if our own kernel applies and this version of it was
-// not timed: then everything is timed again.
+// Returns false if there is nothing on disk, or if our own kernel applies and this version of it
+// was not timed: then everything is timed again.
 static bool read_kept_choice(const tni_ltjob *j, choice *c)
 {
     tni_choice_key k = tni_lt_choice_key(j);
@@ -48,8 +48,8 @@ static bool read_kept_choice(const tni_ltjob *j, choice *c)
     return c->version == TNI_SMALL_VERSION || !j->plan->key.small;
 }
 
-// The library checks the algorithm first: the file may come from another machine of the same kind with
-// other limits, or need a larger workspace than this session has.
+// The library checks the algorithm first: the file may come from another machine of the same kind
+// with other limits, or need a larger workspace than this session has.
 bool tni_lt_find_choice(const tni_ltjob *j)
 {
     tni_ltproposal seen;
@@ -65,8 +65,8 @@ bool tni_lt_find_choice(const tni_ltjob *j)
     return true;
 }
 
-// tried: our own kernel was timed. If it could not run, that is left out, and the next process tries it
-// again.
+// tried: our own kernel was timed. If it could not run, that is left out, and the next process
+// tries it again.
 static void keep_choice(const tni_ltjob *j, bool tried)
 {
     const tni_ltplan *n = j->plan;
@@ -77,8 +77,8 @@ static void keep_choice(const tni_ltjob *j, bool tried)
 
 // ---- what is timed -----------------------------------------------------------------------------
 
-// The candidates of a product: proposals, then our own kernel if it applies. out is where D goes: scratch if D
-// is also the residual.
+// The candidates of a product: proposals, then our own kernel if it applies. out is where D goes:
+// scratch if D is also the residual.
 typedef struct {
     const tni_ltjob *job;
     tni_ltproposal   list[TNI_PROPOSALS];
@@ -145,9 +145,9 @@ static int time_candidates(trial *t, float *ms)
     return e;
 }
 
-// Out of memory for scratch is no error: the algorithm that the library proposed first stays, and the
-// next run tries again. Both the library's best and whether our own kernel beats it are kept, since a
-// run may have to use the library while the kernel is being compiled.
+// Out of memory for scratch is no error: the algorithm that the library proposed first stays, and
+// the next run tries again. Both the library's best and whether our own kernel beats it are kept,
+// since a run may have to use the library while the kernel is being compiled.
 tn_status tni_lt_choose(const tni_ltjob *j)
 {
     trial       t                     = { .job = j };

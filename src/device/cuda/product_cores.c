@@ -1,5 +1,5 @@
-// Products by the kernel of product_cores_text.c, as one of the methods of with_kernel.h: which calls it takes, tiles, the
-// maps of TMA, and launches.
+// Products by the kernel of product_cores_text.c, as one of the methods of with_kernel.h: which
+// calls it takes, tiles, the maps of TMA, and launches.
 #include "device/cuda/product_cores.h"
 
 #include "base/integers.h"
@@ -16,7 +16,8 @@ enum { X, W, Y };
 // The rows of a tile, and the steps of a stage.
 enum { ROWS = 128, DEEP = 64 };
 
-// The kernel's argument: `struct product` of the text, field by field. TMA wants its maps at multiples of 128 bytes.
+// The kernel's argument: `struct product` of the text, field by field. TMA wants its maps at
+// multiples of 128 bytes.
 typedef struct {
     tni_cutensor_map a, b, near[TNI_ENDING_FETCHES], changed[TNI_PRODUCT_CHANGES];
     char            *y, *sum, *parts, *made;
@@ -42,8 +43,8 @@ typedef struct {
     int32_t     depth, columns;
 } turn_args;
 
-// blocks: as many as are launched. turned: bytes of b in rows, in the scratch; the partial sums are behind it. The
-// functions are NULL before the first launch.
+// blocks: as many as are launched. turned: bytes of b in rows, in the scratch; the partial sums are
+// behind it. The functions are NULL before the first launch.
 typedef struct {
     tni_product_case  text;
     int32_t           blocks;
@@ -52,7 +53,8 @@ typedef struct {
     void             *f, *finish, *turn;
 } product_work;
 
-// What is multiplied: a (rows, depth) and b (columns, depth), both of them dense; turned: b is (depth, columns).
+// What is multiplied: a (rows, depth) and b (columns, depth), both of them dense; turned: b is
+// (depth, columns).
 typedef struct {
     int64_t rows, columns, depth;
     bool    turned;
@@ -60,7 +62,8 @@ typedef struct {
 
 // ---- texts -------------------------------------------------------------------------------------
 
-// The stages and panels, at a multiple of 1,024 bytes that the block finds by itself, and the barriers of each.
+// The stages and panels, at a multiple of 1,024 bytes that the block finds by itself, and the
+// barriers of each.
 int tni_product_cores_shared(const tni_product_case *x)
 {
     int barriers = x->has_prologue ? 24 : 16;
@@ -68,8 +71,9 @@ int tni_product_cores_shared(const tni_product_case *x)
            x->panels * (x->nears * 128 * ROWS + 16);
 }
 
-// Eight warps that multiply, one that has operands copied, and one for the panels; with a prologue four that change a, and
-// the copying ones are four as well, since registers are left by four at a time.
+// Eight warps that multiply, one that has operands copied, and one for the panels; with a prologue
+// four that change a, and the copying ones are four as well, since registers are left by four at a
+// time.
 int tni_product_cores_threads(const tni_product_case *x)
 {
     return x->has_prologue ? 512 : x->nears ? 320 : 288;
@@ -134,8 +138,9 @@ char *tni_product_cores_source(tni_heap *h, const tni_product_case *x)
 
 // ---- which calls -------------------------------------------------------------------------------
 
-// Whether a convolution is a product of the rows of x by those of w, and its data gradient one of the rows of y by w's
-// columns: one tap, a step of one and nothing around the image, with channels last.
+// Whether a convolution is a product of the rows of x by those of w, and its data gradient one of
+// the rows of y by w's columns: one tap, a step of one and nothing around the image, with channels
+// last.
 static bool finds_conv(const tni_call *call, product_sizes *z)
 {
     int64_t       unused[5];
@@ -190,16 +195,18 @@ static int64_t width_of(const tni_call *call)
     return call->out.size[call->out.rank - 1];
 }
 
-// Whether it may be faster than a library: there is a tile for each multiprocessor, where libraries would split sums, and a
-// stage is full. With 16 to 32 steps of its 64 the libraries took half the time on an H200.
+// Whether it may be faster than a library: there is a tile for each multiprocessor, where libraries
+// would split sums, and a stage is full. With 16 to 32 steps of its 64 the libraries took half the
+// time on an H200.
 static bool is_promising(const tni_cuda *c, const product_sizes *z)
 {
     return z->depth >= DEEP && z->rows >= ROWS &&
            z->rows * z->columns >= (int64_t)c->gpu->limits.units * ROWS * 64;
 }
 
-// Why the kernel before a call is no prologue of it. What it reads of each element beside the first comes with the stages,
-// for which there is room twice. Its instructions are words of a form, as those of the kernel behind it are.
+// Why the kernel before a call is no prologue of it. What it reads of each element beside the first
+// comes with the stages, for which there is room twice. Its instructions are words of a form, as
+// those of the kernel behind it are.
 static const char *declines_prologue(const tni_call *call, const product_sizes *z)
 {
     enum { INSTRUCTIONS = 128 };
@@ -219,8 +226,8 @@ static const char *declines_prologue(const tni_call *call, const product_sizes *
                : NULL;
 }
 
-// TMA wants rows of multiples of 16 bytes, and b's rows are taken 32 at a time. Who asks for the method by name gets it
-// whatever the sizes.
+// TMA wants rows of multiples of 16 bytes, and b's rows are taken 32 at a time. Who asks for the
+// method by name gets it whatever the sizes.
 static const char *declines(tni_cuda *c, const tni_call *call)
 {
     product_sizes z;
@@ -247,16 +254,16 @@ static const char *declines(tni_cuda *c, const tni_call *call)
 
 // ---- forms -------------------------------------------------------------------------------------
 
-// The tiles: wide ones read a less often, and of narrow ones two blocks fit on a multiprocessor, one of which stores
-// while the other multiplies.
+// The tiles: wide ones read a less often, and of narrow ones two blocks fit on a multiprocessor,
+// one of which stores while the other multiplies.
 const tni_product_case tni_product_tiles[TNI_PRODUCT_TILES] = {
     { .ntiles = 32, .stages = 4, .blocks = 1 },
     { .ntiles = 16, .stages = 6, .blocks = 1 },
     { .ntiles = 8, .stages = 4, .blocks = 2 },
 };
 
-// How much of the work that tiles are made for is there: in the last turn of the blocks, multiprocessors are idle, and in
-// the last tile of a row columns.
+// How much of the work that tiles are made for is there: in the last turn of the blocks,
+// multiprocessors are idle, and in the last tile of a row columns.
 static double use_of(const tni_cuda *c, const tni_product_case *t, const product_sizes *z)
 {
     int64_t across = tni_ceil_div(z->columns, t->ntiles * 8);
@@ -266,9 +273,9 @@ static double use_of(const tni_cuda *c, const tni_product_case *t, const product
     return wide * (double)all / (double)(tni_ceil_div(all, room) * room);
 }
 
-// Returns the widest tile unless a narrower one is used better by a tenth. One is compiled, since that takes
-// longer than timing it: between two that are used alike there were a few percent on an H200. first: the widest that has
-// the registers.
+// Returns the widest tile unless a narrower one is used better by a tenth. One is compiled, since
+// that takes longer than timing it: between two that are used alike there were a few percent on an
+// H200. first: the widest that has the registers.
 static tni_product_case choose_tile(const tni_cuda *c, const product_sizes *z, int first)
 {
     const tni_product_case *best = &tni_product_tiles[first];
@@ -278,8 +285,9 @@ static tni_product_case choose_tile(const tni_cuda *c, const product_sizes *z, i
     return *best;
 }
 
-// What a multiprocessor has for stages and panels is 208 KB, 104 for each of two blocks. Two panels of each are enough if
-// several are read: they take as long as the stages. Two blocks would not have the registers to add up as well.
+// What a multiprocessor has for stages and panels is 208 KB, 104 for each of two blocks. Two panels
+// of each are enough if several are read: they take as long as the stages. Two blocks would not
+// have the registers to add up as well.
 void tni_product_cores_panels(tni_product_case *x)
 {
     if (!x->nears && !x->has_prologue) return;
@@ -289,8 +297,9 @@ void tni_product_cores_panels(tni_product_case *x)
     x->stages = (room - x->panels * x->nears * 16) / (16 * (1 + x->changes) + x->ntiles);
 }
 
-// The widest tile that has registers for an ending. Sums are registers for each column of a lane: the widest tile has none
-// for them, and the next only if the ending reads little besides. Beside a prologue warps have as many as the next needs.
+// The widest tile that has registers for an ending. Sums are registers for each column of a lane:
+// the widest tile has none for them, and the next only if the ending reads little besides. Beside a
+// prologue warps have as many as the next needs.
 static int first_tile(int sums, int nears, bool prologue)
 {
     return prologue ? 1 : !sums ? 0 : sums + nears > 2 ? 2 : 1;
@@ -328,8 +337,8 @@ static tni_product_case case_of(const tni_cuda *c, const tni_call *call, const p
     return x;
 }
 
-// A block for each place on the multiprocessors, or for each tile if there are fewer. For the sake of sums all tiles of a
-// block have the same columns.
+// A block for each place on the multiprocessors, or for each tile if there are fewer. For the sake
+// of sums all tiles of a block have the same columns.
 static int32_t count_blocks(const tni_cuda *c, const tni_product_case *x, const product_sizes *z)
 {
     int64_t across = tni_ceil_div(z->columns, x->ntiles * 8);
@@ -383,8 +392,8 @@ static size_t scratch(void *work)
 
 // ---- launches ----------------------------------------------------------------------------------
 
-// Tells TMA of a matrix of rows of `depth` elements, of which a box of `deep` steps is copied as rows of 128 bytes,
-// swizzled as cores_text.c describes.
+// Tells TMA of a matrix of rows of `depth` elements, of which a box of `deep` steps is copied as
+// rows of 128 bytes, swizzled as cores_text.c describes.
 static int map_tensor(const tni_driver *cu, tni_cutensor_map *m, const char *at, int rank,
                       const uint64_t *size, const uint64_t *bytes, const uint32_t *box)
 {
@@ -401,8 +410,8 @@ static int map_a(const tni_driver *cu, tni_cutensor_map *m, const char *at, cons
     return map_tensor(cu, m, at, 2, size, bytes, box);
 }
 
-// Row 32 i + 8 t + 2 j + e has the place e, t, j, i, so that the tile has these rows in the order i, j, t, e. columns: of a
-// tile.
+// Row 32 i + 8 t + 2 j + e has the place e, t, j, i, so that the tile has these rows in the order
+// i, j, t, e. columns: of a tile.
 static int map_b(const tni_driver *cu, tni_cutensor_map *m, const char *at, const product_sizes *z,
                  int columns)
 {
@@ -467,8 +476,8 @@ static int launch_product(tni_cuda *c, const product_work *w, const product_args
     return tni_replay_launch(c, &d, offset, (const char *)&args);
 }
 
-// Computes the first row, with those of its tiles. What it adds up is not right, since it does not know that row yet, and
-// is overwritten.
+// Computes the first row, with those of its tiles. What it adds up is not right, since it does not
+// know that row yet, and is overwritten.
 static int launch_pivots(tni_cuda *c, const product_work *w, const product_args *o,
                          const kernels_args *kernels)
 {

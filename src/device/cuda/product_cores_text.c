@@ -1,55 +1,64 @@
-// The product of rows by rows on Hopper's tensor cores, as text: y[r][c] = sum over k of a[r][k] b[c][k], in 16 bits,
-// summed in f32. It is for many rows and little depth, as 1x1 convolutions have: what takes time is reading a and writing
-// y, and the kernel behind the product is an ending of it (kernel/ending.h), which saves reading y again.
+// The product of rows by rows on Hopper's tensor cores, as text: y[r][c] = sum over k of a[r][k]
+// b[c][k], in 16 bits, summed in f32. It is for many rows and little depth, as 1x1 convolutions
+// have: what takes time is reading a and writing y, and the kernel behind the product is an ending
+// of it (kernel/ending.h), which saves reading y again.
 //
-// A block stays on its multiprocessor and takes tile after tile of ROWS x COLS. Its last warp has the tiles of a and b
-// copied by TMA, STAGES of DEEP steps each, and goes on to the next tile as soon as there is room; so copies are on their
-// way while the eight others, two groups of four that have 64 rows each, store their tile. full[s] is passed when stage s
-// has arrived, empty[s] when all eight have multiplied by it. A stage is passed once a turn, and a barrier
-// changes its parity then:
+// A block stays on its multiprocessor and takes tile after tile of ROWS x COLS. Its last warp has
+// the tiles of a and b copied by TMA, STAGES of DEEP steps each, and goes on to the next tile as
+// soon as there is room; so copies are on their way while the eight others, two groups of four that
+// have 64 rows each, store their tile. full[s] is passed when stage s has arrived, empty[s] when
+// all eight have multiplied by it. A stage is passed once a turn, and a barrier changes its parity
+// then:
 //
 //     copies     empty | fill 0 | fill 1 | fill 2 | wait for empty[0] | fill 0 ...
 //     products           wait for full[0] | multiply | pass empty[0] | wait for full[1] ...
 //
-// Columns. A product leaves lane 4 g + t of a warp, of each eight columns, the two from 2 t on (cores_text.c), which are
-// 4 bytes of y. So b's rows are copied in another order: of 32, row 8 t + 2 j + e becomes row 8 j + 2 t + e of the tile, and
-// what a lane has of four tiles of eight columns is eight neighbours of y, 16 bytes:
+// Columns. A product leaves lane 4 g + t of a warp, of each eight columns, the two from 2 t on
+// (cores_text.c), which are 4 bytes of y. So b's rows are copied in another order: of 32, row 8 t +
+// 2 j + e becomes row 8 j + 2 t + e of the tile, and what a lane has of four tiles of eight columns
+// is eight neighbours of y, 16 bytes:
 //
 //     row of the tile     0  1  2  3  4  5  6  7 | 8  9 10 ...
 //     row of b            0  1  8  9 16 17 24 25 | 2  3 10 ...
 //
-// TMA does this by itself: to it b has the axes k, e, t, j and 32s (product_cores.c). So columns are multiples of 32.
+// TMA does this by itself: to it b has the axes k, e, t, j and 32s (product_cores.c). So columns
+// are multiples of 32.
 //
-// NEAR_0, NEAR_1, NEAR_2: accesses of the ending that read an element of 16 bits for each of the result, as a residual is
-// read. To read them while a tile is stored would take longer than all the rest: so a second warp has them copied too, in
-// panels of 64 columns, of which PANELS of each are in shared memory behind the stages. What else the ending loads is read
-// around the cache's order: nothing writes it.
+// NEAR_0, NEAR_1, NEAR_2: accesses of the ending that read an element of 16 bits for each of the
+// result, as a residual is read. To read them while a tile is stored would take longer than all the
+// rest: so a second warp has them copied too, in panels of 64 columns, of which PANELS of each are
+// in shared memory behind the stages. What else the ending loads is read around the cache's order:
+// nothing writes it.
 //
-// SUMS: column sums of the ending. All tiles of a block have the same columns, since the blocks are a multiple of the tiles
-// side by side. So a lane adds up its columns in registers from tile to tile, which takes no time that could be measured.
-// At the end a warp adds up its lanes' rows by shuffles, which leave each lane one column of 32 at a time:
+// SUMS: column sums of the ending. All tiles of a block have the same columns, since the blocks are
+// a multiple of the tiles side by side. So a lane adds up its columns in registers from tile to
+// tile, which takes no time that could be measured. At the end a warp adds up its lanes' rows by
+// shuffles, which leave each lane one column of 32 at a time:
 //
 //     lane 4 g + t     has columns 8 t .. 8 t + 7 of rows g and g + 8;    afterwards column 8 t + g of all 16
 //
-// Then the warps' totals are added, and each block leaves one partial result for each of its columns in o.parts.
-// cores_finish adds the blocks' in their order, and does what follows.
+// Then the warps' totals are added, and each block leaves one partial result for each of its
+// columns in o.parts. cores_finish adds the blocks' in their order, and does what follows.
 //
-// Statistics are of differences to the first row of the product, which keeps them exact where the mean is large. Its tiles
-// are then computed by a launch ahead, with the same bits (launch_pivots of product_cores.c).
+// Statistics are of differences to the first row of the product, which keeps them exact where the
+// mean is large. Its tiles are then computed by a launch ahead, with the same bits (launch_pivots
+// of product_cores.c).
 //
-// HAS_PROLOGUE: a is made by a kernel whose input a is given as. Four more warps change a stage that has arrived in place,
-// eight steps of a row at a time, while those before it are multiplied by: changed[s] is passed when stage s has become what that kernel
-// makes, and the products wait for it instead of full[s].
+// HAS_PROLOGUE: a is made by a kernel whose input a is given as. Four more warps change a stage
+// that has arrived in place, eight steps of a row at a time, while those before it are multiplied
+// by: changed[s] is passed when stage s has become what that kernel makes, and the products wait
+// for it instead of full[s].
 //
 //     changes    wait for full[0] | change | pass changed[0] | wait for full[1] ...
 //     products   wait for changed[0] | multiply | pass empty[0] ...
 //
-// What else that kernel reads of each element, CHANGED of it, is copied beside a. CHANGE_KEPT: something else reads what it
-// makes, which the blocks of the first columns store. A block has 512 threads then, of 128 registers; where there are
-// sums, the warps that copy and change leave theirs to the eight that multiply.
+// What else that kernel reads of each element, CHANGED of it, is copied beside a. CHANGE_KEPT:
+// something else reads what it makes, which the blocks of the first columns store. A block has 512
+// threads then, of 128 registers; where there are sums, the warps that copy and change leave theirs
+// to the eight that multiply.
 //
-// TURNED: b is given with its columns side by side, as the weights of a data gradient are. cores_turn copies it into rows
-// first: weights are small.
+// TURNED: b is given with its columns side by side, as the weights of a data gradient are.
+// cores_turn copies it into rows first: weights are small.
 //
 // A text begins with constants such as
 //
@@ -71,9 +80,10 @@ const char *const tni_text_product_cores[] = {
              PANEL = ROWS * 128 };
       // What TMA knows of a matrix; the driver writes it.
       struct __align__(128) tensor_map { m_ulong word[16]; };
-      // The argument; product_args in product_cores.c is the same in C. sum: where the product itself is stored, if
-      // something else than the ending reads it. parts: SUMS rows of columns for each block of a column tile.
-      // changed, made: what the prologue reads besides a, and what it makes. stages: of DEEP steps.
+      // The argument; product_args in product_cores.c is the same in C. sum: where the product
+      // itself is stored, if something else than the ending reads it. parts: SUMS rows of columns
+      // for each block of a column tile. changed, made: what the prologue reads besides a, and what
+      // it makes. stages: of DEEP steps.
       struct product {
           tensor_map a; tensor_map b; tensor_map near[3]; tensor_map changed[2];
           elem *y; elem *sum; float *parts; elem *made;
@@ -87,7 +97,8 @@ const char *const tni_text_product_cores[] = {
       M_FN void barrier_pass(m_ulong *b) {
           asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(m_near(b)) : "memory");
       }
-      // Copies ROWS rows and DEEP steps of a, or as much of b, of which what is not there becomes zeros.
+      // Copies ROWS rows and DEEP steps of a, or as much of b, of which what is not there becomes
+      // zeros.
       M_FN void copy_a(m_uint to, const tensor_map &a, m_ulong *full, int k, int row) {
           asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
                        "[%0], [%1, {%3, %4}], [%2];" ::
@@ -99,7 +110,8 @@ const char *const tni_text_product_cores[] = {
                        "r"(to), "l"((m_ulong)&b), "r"(m_near(full)), "r"(k), "r"(0), "r"(column / 32) : "memory");
       }),
     // ---- elements ------------------------------------------------------------------------------
-    // 16 bytes at a time where there are as many. The compiler may load them before what is stored ahead of them.
+    // 16 bytes at a time where there are as many. The compiler may load them before what is stored
+    // ahead of them.
     T(M_FN uint4 load_16(const uint4 *from) {
           uint4 y;
           asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -204,7 +216,8 @@ const char *const tni_text_product_kernel[] = {
       M_FN void sync_products() {
           asm volatile("bar.sync 1, %0;" :: "n"(WARPS * 32) : "memory");
       }
-      // Adds the warps' totals, in the memory of the stages, which no warp reads any more once all are here.
+      // Adds the warps' totals, in the memory of the stages, which no warp reads any more once all
+      // are here.
       M_FN void store_parts(const product &o, float (&total)[NTILES / 4][SOME_SUMS][EACH], char *stages) {
           float *of = (float *)stages;
           int lane = threadIdx.x & 31;
@@ -318,15 +331,16 @@ const char *const tni_text_product_change[] = {
           asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" :: "r"(to), "r"(pack(v[0], v[1])),
                        "r"(pack(v[2], v[3])), "r"(pack(v[4], v[5])), "r"(pack(v[6], v[7])) : "memory");
       }
-      // Four warps together leave registers to others, or take them. Without sums 128 are enough for all.
+      // Four warps together leave registers to others, or take them. Without sums 128 are enough
+      // for all.
       template <int COUNT> M_FN void leave_registers() {
           if constexpr (SUMS > 0) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(COUNT));
       }
       template <int COUNT> M_FN void take_registers() {
           if constexpr (SUMS > 0) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(COUNT));
       }
-      // An address that is known behind what comes before; loads from there need not be in the order of stores, so that
-      // those of several rows are on their way at once.
+      // An address that is known behind what comes before; loads from there need not be in the
+      // order of stores, so that those of several rows are on their way at once.
       M_FN m_uint arrived(m_uint at) {
           asm volatile("" : "+r"(at) :: "memory");
           return at;
@@ -338,8 +352,9 @@ const char *const tni_text_product_change[] = {
               : "=r"(part[0]), "=r"(part[1]), "=r"(part[2]), "=r"(part[3]) : "r"(from));
           UNROLL for (int k = 0; k < EACH; k++) x[k] = (X)(part[k / 2] >> k % 2 * 16);
       }
-      // Eight steps of rows 16 apart for each thread. Steps outside of a stay 0; rows may become anything, since what they
-      // are multiplied to is not used. What the prologue reads of columns is loaded before a stage is there.
+      // Eight steps of rows 16 apart for each thread. Steps outside of a stay 0; rows may become
+      // anything, since what they are multiplied to is not used. What the prologue reads of columns
+      // is loaded before a stage is there.
       M_FN void change_tiles(const product &o PROLOGUE_PARAMS_IN, m_uint first, m_ulong *full, m_ulong *changed) {
           turn x = { 0, 0 };
           int part = threadIdx.x & 7;
@@ -380,8 +395,8 @@ const char *const tni_text_product_change[] = {
 };
 
 const char *const tni_text_product_finish[] = {
-    // Blocks of 32 columns and TURNS threads for each, few enough to wait on multiprocessors that still multiply. count: of
-    // the partial results of a column.
+    // Blocks of 32 columns and TURNS threads for each, few enough to wait on multiprocessors that
+    // still multiply. count: of the partial results of a column.
     T(struct finish { const float *parts; int columns; int count; };
       extern "C" __global__ void __launch_bounds__(256) cores_finish(GIVEN finish o ENDING_PARAMS) {
           enum { TURNS = 8 };

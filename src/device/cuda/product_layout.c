@@ -1,8 +1,8 @@
-// A matmul as cuBLASLt sees it: column-major matrices, a batch of equal strides, and loops around it
-// for what one batch cannot express; and which epilogues it accepts.
+// A matmul as cuBLASLt sees it: column-major matrices, a batch of equal strides, and loops around
+// it for what one batch cannot express; and which epilogues it accepts.
 //
-// The result (m, n) in row-major order is D = (n, m) in column-major order, so that D = B^T A^T: the
-// operands change roles, each is read transposed or not, and nothing is copied.
+// The result (m, n) in row-major order is D = (n, m) in column-major order, so that D = B^T A^T:
+// the operands change roles, each is read transposed or not, and nothing is copied.
 #include "device/cuda/product.h"
 
 #include <string.h>
@@ -16,8 +16,8 @@ typedef struct {
     int64_t size, stride[3];
 } axis;
 
-// A call as sizes and strides: a (m, k), b (k, n), the result (m, n), and the axes before them that were
-// not folded into m or n.
+// A call as sizes and strides: a (m, k), b (k, n), the result (m, n), and the axes before them that
+// were not folded into m or n.
 typedef struct {
     int64_t m, n, k;
     int64_t am, ak, bk, bn, dm, dn;
@@ -27,8 +27,8 @@ typedef struct {
 
 // ---- the call ----------------------------------------------------------------------------------
 
-// The library's combinations that round as our own kernels do: one float type throughout, or operands
-// of 16 bits with a result of f32.
+// The library's combinations that round as our own kernels do: one float type throughout, or
+// operands of 16 bits with a result of f32.
 static bool takes_types(tn_dtype in, tn_dtype out)
 {
     bool half = tni_is_rounded(in);
@@ -85,8 +85,9 @@ static bool read_problem(problem *s, const tni_call *c)
 
 // ---- matrices ----------------------------------------------------------------------------------
 
-// Returns whether a matrix of these strides is column-major, and describes it: down a column in steps
-// of one element, columns at least `rows` apart. The stride of an axis of size 1 means nothing.
+// Returns whether a matrix of these strides is column-major, and describes it: down a column in
+// steps of one element, columns at least `rows` apart. The stride of an axis of size 1 means
+// nothing.
 static bool is_column_major(tni_matrix *x, int64_t rows, int64_t cols, int64_t down, int64_t right)
 {
     int64_t ld = cols > 1 ? right : rows;
@@ -110,8 +111,8 @@ static bool choose_layout(tni_matrix *x, int64_t rows, int64_t cols, int64_t dow
 }
 
 // Describes D as the transpose of the result, which is how row-major results look, or as the result
-// itself; if it can be both, the one with longer columns. Then the operands follow. Returns false if
-// one of them has no unit stride.
+// itself; if it can be both, the one with longer columns. Then the operands follow. Returns false
+// if one of them has no unit stride.
 static bool layout_product(const problem *s, tni_product *p)
 {
     tni_matrix plain;
@@ -140,8 +141,8 @@ static void drop_batch_axis(problem *s, int i)
 }
 
 // Folds an axis along which one operand stays the same into the rows or columns of the other: many
-// products with the same right operand are one with more rows. count, in and out are that size and its
-// strides, in the operand and in the result. Returns false if the strides do not continue.
+// products with the same right operand are one with more rows. count, in and out are that size and
+// its strides, in the operand and in the result. Returns false if the strides do not continue.
 static bool fold_axis(const axis *x, int moving, int64_t *count, int64_t *in, int64_t *out)
 {
     if (x->stride[A + B - moving] != 0) return false;
@@ -153,7 +154,8 @@ static bool fold_axis(const axis *x, int moving, int64_t *count, int64_t *in, in
     return true;
 }
 
-// Folds every axis that can be, innermost first. An axis after whose folding no layout would fit stays.
+// Folds every axis that can be, innermost first. An axis after whose folding no layout would fit
+// stays.
 static void fold_axes(problem *s, tni_product *p)
 {
     for (int i = s->axes - 1; i >= 0; i--) {
@@ -168,8 +170,8 @@ static void fold_axes(problem *s, tni_product *p)
     }
 }
 
-// Returns the longest axis that can be the batch: the library's strides are not negative, results do
-// not overlap. -1 if there is none. The other axes become loops, so that the longest saves most
+// Returns the longest axis that can be the batch: the library's strides are not negative, results
+// do not overlap. -1 if there is none. The other axes become loops, so that the longest saves most
 // launches.
 static int longest_axis(const problem *s)
 {
@@ -183,8 +185,8 @@ static int longest_axis(const problem *s)
     return at;
 }
 
-// Returns which matrix of the library an operand of the call is: if D is the transposed result, a and b
-// change places.
+// Returns which matrix of the library an operand of the call is: if D is the transposed result, a
+// and b change places.
 static int role_of(const tni_product *p, int i)
 {
     return i == D || !p->result_transposed ? i : A + B - i;
@@ -269,8 +271,8 @@ static int across_of(const tni_product *p, int i)
     return p->x[i].transposed ? down[i] : across[i];
 }
 
-// Whether a product gains by being divided: it is one product of columns that begin at multiples of 16
-// bytes, large enough that two more launches, 5 us each, do not show.
+// Whether a product gains by being divided: it is one product of columns that begin at multiples of
+// 16 bytes, large enough that two more launches, 5 us each, do not show.
 static bool worth_dividing(const tni_product *p, int64_t unit)
 {
     const double least = 1e10;  // multiplications: about 30 us
@@ -280,8 +282,8 @@ static bool worth_dividing(const tni_product *p, int64_t unit)
     return (double)p->rows * (double)p->cols * (double)p->depth >= least;
 }
 
-// Takes what is left of dimension dim beyond `keep` from the first part, as a part of its own. Where that
-// is the depth, it is added to what the first part computed.
+// Takes what is left of dimension dim beyond `keep` from the first part, as a part of its own.
+// Where that is the depth, it is added to what the first part computed.
 static void divide_at(tni_product_parts *s, int dim, int64_t keep)
 {
     tni_product *first = &s->part[0], *rest = &s->part[s->count];
@@ -304,8 +306,9 @@ static void divide_at(tni_product_parts *s, int dim, int64_t keep)
     rest->epilogue.residual = dim == DEPTH;
 }
 
-// Leaves whole pieces of `unit` elements in the columns of the first part's D, if the rest, at most one piece,
-// is less than a hundredth of them. Before the depth is divided, whose rest is added to all of the first part.
+// Leaves whole pieces of `unit` elements in the columns of the first part's D, if the rest, at most
+// one piece, is less than a hundredth of them. Before the depth is divided, whose rest is added to
+// all of the first part.
 static void divide_wide(tni_product_parts *s, int64_t unit)
 {
     int64_t rows = s->part[0].rows;
@@ -342,16 +345,16 @@ void tni_product_bind_parts(tni_product_parts *s, const tni_call *c)
 
 // ---- epilogues ---------------------------------------------------------------------------------
 
-// The library stores gelu's input as a matrix with an ld of its own, a multiple of LD_UNIT elements. Of
-// relu's input it stores one bit per element, which is of no use here, and for batches its
-// documentation promises nothing.
+// The library stores gelu's input as a matrix with an ld of its own, a multiple of LD_UNIT
+// elements. Of relu's input it stores one bit per element, which is of no use here, and for batches
+// its documentation promises nothing.
 static bool takes_aux(const tni_product *p, int activation)
 {
     return activation == TNI_gelu_tanh && p->batch == 1 && !p->loops && p->x[D].ld % LD_UNIT == 0;
 }
 
-// A bias is one element per row of D, so that D must be the transposed result, with rows along its last
-// axis. The plan that the product kept is for another epilogue, and dropped.
+// A bias is one element per row of D, so that D must be the transposed result, with rows along its
+// last axis. The plan that the product kept is for another epilogue, and dropped.
 bool tni_product_add_epilogue(tni_product *p, const tni_product_epilogue *e)
 {
     int  f     = e->activation;
@@ -396,9 +399,10 @@ static bool is_divided(const tni_product *p)
     return parts.count > 1;
 }
 
-// Accepts an epilogue of a plan, or declines it: another op, a product that something else reads too, a
-// kernel that is not of the library's form, gelu in f32 (whose digits the library's approximation does
-// not have), gelu's slope, or a column sum. product.h has the figures for the last two.
+// Accepts an epilogue of a plan, or declines it: another op, a product that something else reads
+// too, a kernel that is not of the library's form, gelu in f32 (whose digits the library's
+// approximation does not have), gelu's slope, or a column sum. product.h has the figures for the
+// last two.
 bool tni_product_of_offer(const tni_offer *o, tni_product *p)
 {
     const tni_epilogue  *e        = &o->epilogue;

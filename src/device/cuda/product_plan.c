@@ -1,6 +1,6 @@
-// Running products by cuBLASLt. What the library needs for products of one key, descriptors, layouts
-// and an algorithm, is built once, kept in a table of the process, and found again by a pointer in the
-// product itself as long as nothing that it depends on has changed.
+// Running products by cuBLASLt. What the library needs for products of one key, descriptors,
+// layouts and an algorithm, is built once, kept in a table of the process, and found again by a
+// pointer in the product itself as long as nothing that it depends on has changed.
 #include "device/cuda/product_plan.h"
 
 #include "base/hash.h"
@@ -16,9 +16,9 @@ enum { A, B, D, C, BIAS, INPUT };
 // ALIGN_MOST: no algorithm asks for more than 16 bytes.
 enum { BUCKETS = 1024, GPUS = 64, ALIGN_MOST = 16 };
 
-// All plans of the process, and the library's handle for each GPU. The lock covers everything, also the
-// timing of candidates: another thread that needs the same product would otherwise time it as well, and
-// disturb this one.
+// All plans of the process, and the library's handle for each GPU. The lock covers everything, also
+// the timing of candidates: another thread that needs the same product would otherwise time it as
+// well, and disturb this one.
 static struct {
     pthread_mutex_t lock;
     tni_ltplan     *bucket[BUCKETS];
@@ -115,7 +115,8 @@ static int set_pointer(const tni_ltjob *j, int attribute, const char *want, cons
     return e;
 }
 
-// They are in the descriptor, which all products of the key share; a run sets its own before it launches.
+// They are in the descriptor, which all products of the key share; a run sets its own before it
+// launches.
 int tni_lt_set_pointers(const tni_ltjob *j)
 {
     const tni_product *p = j->p;
@@ -130,8 +131,8 @@ static int transpose_of(const tni_matrix *x)
     return x->transposed ? TNI_LT_TRANSPOSED : TNI_LT_NOT_TRANSPOSED;
 }
 
-// Describes the computation. Sums of f16 and bf16 are taken in f32; f32 is multiplied exactly unless
-// TF32 was asked for, f64 in f64.
+// Describes the computation. Sums of f16 and bf16 are taken in f32; f32 is multiplied exactly
+// unless TF32 was asked for, f64 in f64.
 static int make_desc(const tni_ltjob *j)
 {
     const tni_product *p       = j->p;
@@ -174,8 +175,8 @@ static void free_plan(const tni_blaslt *lt, tni_ltplan *n)
 
 // ---- proposals ---------------------------------------------------------------------------------
 
-// How the library may add partial sums over parts of the inner axis: in a step of their own, so that
-// the order is fixed, never by atomics; and not of parts that were rounded to 16 bits before.
+// How the library may add partial sums over parts of the inner axis: in a step of their own, so
+// that the order is fixed, never by atomics; and not of parts that were rounded to 16 bits before.
 static uint32_t allowed_reductions(const tni_product *p)
 {
     bool narrow = tni_is_rounded(p->out);
@@ -198,8 +199,8 @@ static int set_preference(const tni_ltjob *j, tni_ltpreference w)
     return e;
 }
 
-// NOT_SUPPORTED and INVALID mean that the library has nothing for this combination, which is an answer
-// and no error.
+// NOT_SUPPORTED and INVALID mean that the library has nothing for this combination, which is an
+// answer and no error.
 int tni_lt_propose(const tni_ltjob *j, tni_ltproposal list[TNI_PROPOSALS], int *count)
 {
     const tni_ltplan *n = j->plan;
@@ -285,10 +286,10 @@ static bool leave_winner(tni_ltplan *n)
     return true;
 }
 
-// Launches a product once that was chosen without being run (from disk, or as the first proposal), so
-// that its code is loaded before a capture. D is written, which a run does anyway; a product that
-// accumulates into D is left out. If our own kernel cannot run here, the library's algorithm takes its
-// place.
+// Launches a product once that was chosen without being run (from disk, or as the first proposal),
+// so that its code is loaded before a capture. D is written, which a run does anyway; a product
+// that accumulates into D is left out. If our own kernel cannot run here, the library's algorithm
+// takes its place.
 static tn_status warm_up(const tni_ltjob *j)
 {
     static const int64_t start[3] = { 0 };
@@ -321,7 +322,8 @@ static tn_status get_handle(const tni_ltjob *j)
     return TN_OK;
 }
 
-// Once the rule's choice is known, tuning may have found a faster one. With TN_DETERMINISTIC=1 it has not.
+// Once the rule's choice is known, tuning may have found a faster one. With TN_DETERMINISTIC=1 it
+// has not.
 static void use_winner(const tni_ltjob *j)
 {
     j->plan->imports = tni_tuned_imports();
@@ -336,8 +338,8 @@ static void settle_rule(const tni_ltjob *j)
 }
 
 // Builds what the library needs, takes its first proposal, and replaces it by a choice from disk if
-// there is one. The library's documentation does not say how gelu's input must be aligned, so that it
-// is only asked for addresses that all of its kernels accept.
+// there is one. The library's documentation does not say how gelu's input must be aligned, so that
+// it is only asked for addresses that all of its kernels accept.
 static tn_status build_plan(const tni_ltjob *j)
 {
     tni_ltproposal list[TNI_PROPOSALS];
@@ -355,8 +357,8 @@ static tn_status build_plan(const tni_ltjob *j)
     return TN_OK;
 }
 
-// Makes a plan for a key and adds it to the table. A plan that failed is not added: the reason may have
-// been memory.
+// Makes a plan for a key and adds it to the table. A plan that failed is not added: the reason may
+// have been memory.
 static tn_status add_plan(tni_ltjob *j, const tni_product_key *f, uint64_t hash)
 {
     tni_ltplan *n = calloc(1, sizeof *n);
@@ -383,16 +385,17 @@ static uint32_t low_bits(const void *at, int place)
     return (uint32_t)((uintptr_t)at & (ALIGN_MOST - 1)) << (4 * place);
 }
 
-// The last four bits of every address in one word, which decide all alignments of a product. Addresses
-// that the epilogue does not use are included, since testing for them costs more than a needless miss.
+// The last four bits of every address in one word, which decide all alignments of a product.
+// Addresses that the epilogue does not use are included, since testing for them costs more than a
+// needless miss.
 static uint32_t low_address_bits(const tni_product *p)
 {
     return low_bits(p->at[A], A) | low_bits(p->at[B], B) | low_bits(p->at[D], D) |
            low_bits(p->residual, C) | low_bits(p->bias, BIAS) | low_bits(p->input, INPUT);
 }
 
-// Returns whether the plan that a product keeps is still the one of its key, by comparing everything
-// that may have changed since: cheaper than making and hashing the key for every launch.
+// Returns whether the plan that a product keeps is still the one of its key, by comparing
+// everything that may have changed since: cheaper than making and hashing the key for every launch.
 static bool plan_is_current(const tni_product *p, const tni_product_env *at)
 {
     if (!p->plan || p->generation != self.generation) return false;
@@ -433,8 +436,8 @@ static tn_status get_plan(tni_ltjob *j)
     return s != TN_OK || j->plan->served ? s : decline(j);
 }
 
-// Returns whether our own kernel might be the faster one but is still being compiled, and the caller
-// does not wait: until then the library multiplies.
+// Returns whether our own kernel might be the faster one but is still being compiled, and the
+// caller does not wait: until then the library multiplies.
 static bool waits_for_small(const tni_ltjob *j)
 {
     const tni_ltplan *n = j->plan;
@@ -443,8 +446,9 @@ static bool waits_for_small(const tni_ltjob *j)
     return !j->at->small_ready(j->at->session);
 }
 
-// Whether a run that tunes may look for other algorithms than those that the library has proposed: for what is aligned, which the library's proposals
-// were asked for, and is one launch, whose result can be compared.
+// Whether a run that tunes may look for other algorithms than those that the library has proposed:
+// for what is aligned, which the library's proposals were asked for, and is one launch, whose
+// result can be compared.
 static bool may_search(const tni_ltjob *j)
 {
     const tni_ltplan *n  = j->plan;
@@ -463,8 +467,8 @@ static void search_more(const tni_ltjob *j)
     else if (r->end == TNI_SEARCHED_NOTHING) r->end = TNI_SEARCHED_ALL;
 }
 
-// Chooses and warms up, unless the stream is being captured. While our own kernel is compiled, nothing
-// is timed: the comparison needs both.
+// Chooses and warms up, unless the stream is being captured. While our own kernel is compiled,
+// nothing is timed: the comparison needs both.
 tn_status tni_product_prepare(tni_product *p, const tni_product_env *at, tni_text *why)
 {
     tni_ltjob j = { .lt = tni_blaslt_get(why), .p = p, .at = at, .why = why };
@@ -485,8 +489,8 @@ tn_status tni_product_prepare(tni_product *p, const tni_product_env *at, tni_tex
     return s;
 }
 
-// The answer to the first question takes longest, whatever is asked: the library reads its tables then. Any
-// plain product will do; its plan stays in the table.
+// The answer to the first question takes longest, whatever is asked: the library reads its tables
+// then. Any plain product will do; its plan stays in the table.
 void tni_product_open(const tni_product_env *at)
 {
     enum { SIDE = 256 };
@@ -507,9 +511,9 @@ void tni_product_open(const tni_product_env *at)
     pthread_mutex_unlock(&self.lock);
 }
 
-// Addresses in the descriptor must stay this run's until the library has read them, so that the lock is
-// held during the launch if there are any; otherwise others need not wait. A winner of tuning that does not run is
-// launched again as the rule's choice.
+// Addresses in the descriptor must stay this run's until the library has read them, so that the
+// lock is held during the launch if there are any; otherwise others need not wait. A winner of
+// tuning that does not run is launched again as the rule's choice.
 tn_status tni_product_run(tni_product *p, const tni_product_env *at, tni_text *why)
 {
     tni_ltjob  j     = { .lt = tni_blaslt_get(why), .p = p, .at = at, .why = why };

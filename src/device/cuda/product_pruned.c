@@ -1,6 +1,7 @@
-// Products with a matrix of 2:4 sparsity by cuSPARSELt. D = A B with A packed: W (out, in), of which the library reads half, times the
-// transpose of x (tokens, in), gives the result (tokens, out) by columns. What it needs for products of one key is built once and kept
-// until the process ends.
+// Products with a matrix of 2:4 sparsity by cuSPARSELt. D = A B with A packed: W (out, in), of
+// which the library reads half, times the transpose of x (tokens, in), gives the result (tokens,
+// out) by columns. What it needs for products of one key is built once and kept until the process
+// ends.
 //
 // Of x (1024, 4096) and w (11008, 4096), packed, for tn_linear:
 //
@@ -8,12 +9,14 @@
 //   X   (1024, 4096) by rows, read transposed
 //   Y   (11008, 1024) by columns, which is (1024, 11008) by rows
 //
-// What is said to the library is what PyTorch says to it, so that it is a form that others rely on, too. Its objects point to each other
-// and stay where they are as long as a plan does; a plan that ends takes the description of its algorithm along, so that another
-// algorithm is planned with objects that are all new.
+// What is said to the library is what PyTorch says to it, so that it is a form that others rely on,
+// too. Its objects point to each other and stay where they are as long as a plan does; a plan that
+// ends takes the description of its algorithm along, so that another algorithm is planned with
+// objects that are all new.
 //
-// It is faster for many tokens only, and not by its default algorithm: in bf16 on an H200 1.3 to 1.7 times from 1,024 tokens
-// and weights of 4,096 x 4,096 on, 0.4 to 0.7 times with 16 tokens. So all algorithms are timed beside the plain product.
+// It is faster for many tokens only, and not by its default algorithm: in bf16 on an H200 1.3 to
+// 1.7 times from 1,024 tokens and weights of 4,096 x 4,096 on, 0.4 to 0.7 times with 16 tokens. So
+// all algorithms are timed beside the plain product.
 #include "device/cuda/product_pruned.h"
 
 #include "device/cuda/choice.h"
@@ -25,7 +28,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ALIGN: of addresses and of columns, in bytes, that every algorithm takes. ALGORITHMS: those timed, at most; version 0.8 has 21.
+// ALIGN: of addresses and of columns, in bytes, that every algorithm takes. ALGORITHMS: those
+// timed, at most; version 0.8 has 21.
 enum { A, B, D, ALIGN = 16, GPUS = 64, ALGORITHMS = 64 };
 
 // All that a choice depends on. The words before `type` do not concern other processes.
@@ -36,11 +40,12 @@ typedef struct {
 
 enum { WORDS = sizeof(pruned_key) / sizeof(int64_t), OWN_WORDS = 2 };
 
-// The objects of a product: W, x and the result as matrices, the product, its algorithm, and the plan.
+// The objects of a product: W, x and the result as matrices, the product, its algorithm, and the
+// plan.
 enum { W, X, Y, PRODUCT, ALGO, PLAN, OBJECTS };
 
-// How products of one key are done. Invariant: the first `made` objects are matrices of the library's, and object[PLAN] is the plan of
-// algorithm `planned`, -1: there is none.
+// How products of one key are done. Invariant: the first `made` objects are matrices of the
+// library's, and object[PLAN] is the plan of algorithm `planned`, -1: there is none.
 typedef struct pruned_plan pruned_plan;
 struct pruned_plan {
     pruned_plan         *next;
@@ -51,7 +56,8 @@ struct pruned_plan {
     bool                 settled;
 };
 
-// All plans of the process, and the library's handle for each GPU. The lock covers everything, also the timing.
+// All plans of the process, and the library's handle for each GPU. The lock covers everything, also
+// the timing.
 static struct {
     pthread_mutex_t      lock;
     pruned_plan         *plans;
@@ -68,7 +74,8 @@ typedef struct {
     pruned_plan           *plan;
 } job;
 
-// Returns the library's handle for a GPU, created at the first use; it must be current. NULL: it does not serve it.
+// Returns the library's handle for a GPU, created at the first use; it must be current. NULL: it
+// does not serve it.
 static const void *get_handle(const tni_cusparselt *lt, int device)
 {
     if (device < 0 || device >= GPUS || self.failed[device]) return NULL;
@@ -104,8 +111,8 @@ static size_t describe_packed(const tni_cusparselt *lt, const void *h, tni_spars
     return bytes;
 }
 
-// While a caller captures, nothing is opened. Of bf16 alone: with f16 some algorithms of version 0.8 fault on an H200, which ends the
-// context, and the library does not say which.
+// While a caller captures, nothing is opened. Of bf16 alone: with f16 some algorithms of version
+// 0.8 fault on an H200, which ends the context, and the library does not say which.
 size_t tni_cuda_packed_bytes(void *session, tn_dtype dt, int64_t rows, int64_t cols)
 {
     tni_cuda             *c       = session;
@@ -125,7 +132,8 @@ size_t tni_cuda_packed_bytes(void *session, tn_dtype dt, int64_t rows, int64_t c
     return bytes;
 }
 
-// In the session's stream, behind what makes w; the scratch is that of the stream's kernels, one after the other.
+// In the session's stream, behind what makes w; the scratch is that of the stream's kernels, one
+// after the other.
 tn_status tni_cuda_pack(void *session, tn_dtype dt, int64_t rows, int64_t cols, const char *w,
                         char *packed, tni_text *why)
 {
@@ -158,8 +166,9 @@ static bool is_aligned(const void *at)
     return (uintptr_t)at % ALIGN == 0;
 }
 
-// Whether the library may do a product at its addresses: one matrix of each, in one dtype, with nothing but a scale behind it. What is added
-// to a product is left to cuBLASLt, or to the kernel that follows.
+// Whether the library may do a product at its addresses: one matrix of each, in one dtype, with
+// nothing but a scale behind it. What is added to a product is left to cuBLASLt, or to the kernel
+// that follows.
 static bool takes(const tni_product *p, const tni_product_env *at)
 {
     const tni_product_epilogue *e = &p->epilogue;
@@ -240,8 +249,8 @@ static int count_algorithms(const job *j)
     return e;
 }
 
-// Makes a plan for a key and adds it to the table; one without objects if the library cannot do it, so that it is not asked again. NULL
-// when memory is out.
+// Makes a plan for a key and adds it to the table; one without objects if the library cannot do it,
+// so that it is not asked again. NULL when memory is out.
 static pruned_plan *add_plan(job *j, const pruned_key *key)
 {
     pruned_plan *n = calloc(1, sizeof *n);
@@ -260,7 +269,8 @@ static pruned_plan *add_plan(job *j, const pruned_key *key)
 
 // ---- choosing ----------------------------------------------------------------------------------
 
-// Makes the plan that of an algorithm. False if the library has not that one, or it needs more space than there is.
+// Makes the plan that of an algorithm. False if the library has not that one, or it needs more
+// space than there is.
 static bool plan_algorithm(const job *j, int id)
 {
     pruned_plan         *n     = j->plan;
@@ -342,7 +352,8 @@ static bool find_choice(const job *j)
     return true;
 }
 
-// Fills a job with the plan of a product, which is made at the latest now. False: the library cannot do it.
+// Fills a job with the plan of a product, which is made at the latest now. False: the library
+// cannot do it.
 static bool open_job(job *j)
 {
     tni_text why = { "" };
@@ -373,7 +384,8 @@ void tni_pruned_choose(tni_product *p, const tni_product_env *at)
 
 // ---- running -----------------------------------------------------------------------------------
 
-// Only looks. Nothing is known of a product that no run has chosen for yet; where nothing may be timed, the plain one is it.
+// Only looks. Nothing is known of a product that no run has chosen for yet; where nothing may be
+// timed, the plain one is it.
 tni_pruned_method tni_pruned_method_of(const tni_product *p, const tni_product_env *at)
 {
     if (!takes(p, at) || !at->timing) return TNI_PRUNED_NOT;

@@ -4,11 +4,12 @@
 
 #include "device/cuda/gpu.h"
 
-// THREADS, WARPS: of a block, fixed in the text. STEPS: steps of the inner axis that a block's threads
-// take at a time. BLOCKS: of `dots` on a multiprocessor.
-// TALL, WIDE: rows of A that a block of `tiles`, of `strips` has at a time; HELD: tiles that it ends at once, at most. TILES_BLOCKS: of `tiles` on a
-// multiprocessor: as many again of the next kernel find room and begin to load. STRIPS_MOST: the most blocks of
-// `strips`, which are not worth a second round. SHARED: the most bytes of a block, so that two fit.
+// THREADS, WARPS: of a block, fixed in the text. STEPS: steps of the inner axis that a block's
+// threads take at a time. BLOCKS: of `dots` on a multiprocessor.
+// TALL, WIDE: rows of A that a block of `tiles`, of `strips` has at a time; HELD: tiles that it
+// ends at once, at most. TILES_BLOCKS: of `tiles` on a multiprocessor: as many again of the next
+// kernel find room and begin to load. STRIPS_MOST: the most blocks of `strips`, which are not worth
+// a second round. SHARED: the most bytes of a block, so that two fit.
 enum { A, B, D, THREADS = 256, WARPS = THREADS / 32, STEPS = 32, BLOCKS = 3 };
 enum { TALL = 8, HELD = 16, WIDE = 16, TILES_BLOCKS = 2, STRIPS_MOST = 400, SHARED = 108 << 10 };
 
@@ -35,15 +36,16 @@ static int64_t each_of(const tni_product *p)
     return 16 / (int64_t)tni_dtype_size(p->in);
 }
 
-// Returns the shared memory of a block of `tiles` or `strips`: B, and the sums of the warps for HELD tiles or
-// the strip.
+// Returns the shared memory of a block of `tiles` or `strips`: B, and the sums of the warps for
+// HELD tiles or the strip.
 static size_t tiles_shared(const tni_product *p)
 {
     int64_t sums = HELD * WARPS * TALL * (int64_t)sizeof(float) * p->cols;
     return (size_t)(p->depth * 2 * p->cols + (p->x[A].transposed ? sums : p->depth * 2 * WIDE));
 }
 
-// Returns whether `tiles` or `strips` can do a product, of which columns begin at multiples of 16 bytes.
+// Returns whether `tiles` or `strips` can do a product, of which columns begin at multiples of 16
+// bytes.
 static bool takes_tiles(const tni_product *p)
 {
     bool fits = tni_is_rounded(p->in) && p->x[B].ld % 8 == 0 && p->depth < SHARED &&
@@ -52,8 +54,8 @@ static bool takes_tiles(const tni_product *p)
     return fits && p->depth % 16 == 0 && p->rows <= WIDE * STRIPS_MOST;
 }
 
-// Returns whether a kernel can do a product. Columns of A begin at multiples of 16 bytes, and no load
-// of 16 bytes goes beyond its end. In f32, gelu's coarse form would lose digits.
+// Returns whether a kernel can do a product. Columns of A begin at multiples of 16 bytes, and no
+// load of 16 bytes goes beyond its end. In f32, gelu's coarse form would lose digits.
 bool tni_rows_takes(const tni_product *p)
 {
     int64_t           each = each_of(p);
@@ -76,8 +78,8 @@ int tni_rows_ranks(const tni_product *p, int units)
     return ranks;
 }
 
-// Returns the kernel's name and its number of blocks, and its `slice`: the steps of a block's share of
-// the inner axis, or the warps of all blocks, which take turns at the rows.
+// Returns the kernel's name and its number of blocks, and its `slice`: the steps of a block's share
+// of the inner axis, or the warps of all blocks, which take turns at the rows.
 static const char *choose_rows(const tni_product *p, int units, unsigned *blocks, int32_t *slice)
 {
     static const char *const name[] = { "columns_1", "columns_2", "columns_4", "columns_8" };
@@ -191,8 +193,9 @@ static int64_t extent_of(const tni_rows_part *x, int32_t cols)
     return (x->ldd * (cols - 1) + x->count) * 2;
 }
 
-// Returns whether what one part writes, `cols` columns at `d` or `input`, meets what another adds. With one column
-// a residual is described as a bias (kernel/epilogue.c), so that may be a value of the plan too.
+// Returns whether what one part writes, `cols` columns at `d` or `input`, meets what another adds.
+// With one column a residual is described as a bias (kernel/epilogue.c), so that may be a value of
+// the plan too.
 static bool writes_into(const tni_rows_part *x, const tni_rows_part *of, int32_t cols)
 {
     const char *const to[] = { x->d, x->input }, *const from[] = { of->residual, of->bias };
@@ -205,9 +208,9 @@ static bool writes_into(const tni_rows_part *x, const tni_rows_part *of, int32_t
     return false;
 }
 
-// Joins a product to the launch that waits. Returns false if it differs in B, if matrices may be written by
-// the plan, or if a part would read what another writes: what is dead between the two may be overwritten by the
-// second, and the first may make what the second adds.
+// Joins a product to the launch that waits. Returns false if it differs in B, if matrices may be
+// written by the plan, or if a part would read what another writes: what is dead between the two
+// may be overwritten by the second, and the first may make what the second adds.
 static bool join_waiting(tni_cuda *c, tni_cufunction f, const tni_tiles_args *a)
 {
     tni_tiles_args *w = &c->waiting.args;
@@ -226,8 +229,8 @@ static bool join_waiting(tni_cuda *c, tni_cufunction f, const tni_tiles_args *a)
     return true;
 }
 
-// Launches a product in 16 bits. In a run that becomes a graph, tiles wait for others with the same B; in one that
-// changes a graph, they are launched alone or not at all (tni_replay_shares).
+// Launches a product in 16 bits. In a run that becomes a graph, tiles wait for others with the same
+// B; in one that changes a graph, they are launched alone or not at all (tni_replay_shares).
 static int multiply_tiles(tni_cuda *c, const tni_product *p, bool early)
 {
     bool           along = p->x[A].transposed;
@@ -248,8 +251,8 @@ static int multiply_tiles(tni_cuda *c, const tni_product *p, bool early)
     return error;
 }
 
-// A graph begins when all work before it has ended, so within it a matrix that the plan does not write
-// can be read at any time. Outside of graphs the kernel ahead may still be writing it.
+// A graph begins when all work before it has ended, so within it a matrix that the plan does not
+// write can be read at any time. Outside of graphs the kernel ahead may still be writing it.
 int tni_rows_launch(tni_cuda *c, const tni_product *p, bool lasting)
 {
     unsigned blocks = 0;

@@ -1,20 +1,21 @@
-// The kernels for products with few rows, as text. Each element of the matrix A is read once, 16 bytes
-// at a time, and all loads of a thread are on their way before the first is used. In a graph the first
-// of them begin before the kernel ahead has ended (`early`): a chain of small products then reads its
-// matrices almost without a pause.
+// The kernels for products with few rows, as text. Each element of the matrix A is read once, 16
+// bytes at a time, and all loads of a thread are on their way before the first is used. In a graph
+// the first of them begin before the kernel ahead has ended (`early`): a chain of small products
+// then reads its matrices almost without a pause.
 //
 // In the library's words: D (rows, cols) = A (rows, depth) B (depth, cols), column-major, with cols
-// small. `dots` is for A contiguous along the inner axis: a warp adds up row after row. `columns` is for A
-// contiguous along its rows: 8 threads have a line of 128 bytes, 32 of these eights take turns at the
-// steps of the inner axis, which the blocks of a cluster split; sums are added in a fixed order.
+// small. `dots` is for A contiguous along the inner axis: a warp adds up row after row. `columns`
+// is for A contiguous along its rows: 8 threads have a line of 128 bytes, 32 of these eights take
+// turns at the steps of the inner axis, which the blocks of a cluster split; sums are added in a
+// fixed order.
 #include "device/cuda/product_rows.h"
 
 #define T(...) #__VA_ARGS__ "\n"
 
 // clang-format off
 const char *const tni_text_rows[] = {
-    // The argument; rows_args in product_rows.c is the same in C. slice: of columns, the steps of a block;
-    // of dots, the warps of all blocks.
+    // The argument; rows_args in product_rows.c is the same in C. slice: of columns, the steps of a
+    // block; of dots, the warps of all blocks.
     T(struct rows {
           const x_kept *a; const x_kept *b; const x_kept *bias; const x_kept *residual;
           x_kept *d; x_kept *input;
@@ -47,8 +48,8 @@ const char *const tni_text_rows[] = {
           if (o.flags & GELU) v = m_gelu_coarse_f(v);
           o.d[at] = x_put(v);
       }),
-    // A warp adds up one row of A after the other, PART vectors of each lane at a time, and the next ones
-    // are on their way meanwhile. `item` counts the parts of all rows of the warp.
+    // A warp adds up one row of A after the other, PART vectors of each lane at a time, and the
+    // next ones are on their way meanwhile. `item` counts the parts of all rows of the warp.
     T(enum { PART = 4 };
       struct place { int row; int at; };
       M_FN place place_of(const rows &o, int item, int parts) {
@@ -128,8 +129,9 @@ const char *const tni_text_rows[] = {
           asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(m_far(p, rank)) : "memory");
           return v;
       }),
-    // A tile of WIDE rows of A. The sums of the eights of a warp are added by shuffles, those of the
-    // warps and then of the blocks through shared memory; each block ends its share of the tile.
+    // A tile of WIDE rows of A. The sums of the eights of a warp are added by shuffles, those of
+    // the warps and then of the blocks through shared memory; each block ends its share of the
+    // tile.
     T(template <int RANKS, int COLS>
       M_FN void columns(const rows &o) {
           enum { AHEAD = 8 };

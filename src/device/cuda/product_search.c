@@ -1,15 +1,18 @@
 // Algorithms that cuBLASLt does not propose, in a run that tunes.
 //
-// An algorithm of the library is a number with settings: a tile of the result, stages, a cluster of blocks, and an option that is
-// not documented. The library proposes eight; the fastest of them is the rule's choice. What is faster mostly has a tile of an odd size,
-// presumably because the last round of the multiprocessors is fuller. The search begins with the proposals and changes one or two settings
-// of those that were fastest: first tiles of the best two, in the order of what they promise (lt_tiles.c), then clusters, options and stages of the best three, and both
-// once more. For 32,768 x 3,072 times 3,072 x 768 in bf16 on an H200 the fastest proposal takes 197.2 us, and algorithm 66
-// with tile 408 (128 x 168), cluster 5 and option 3 191.8.
+// An algorithm of the library is a number with settings: a tile of the result, stages, a cluster of
+// blocks, and an option that is not documented. The library proposes eight; the fastest of them is
+// the rule's choice. What is faster mostly has a tile of an odd size, presumably because the last
+// round of the multiprocessors is fuller. The search begins with the proposals and changes one or
+// two settings of those that were fastest: first tiles of the best two, in the order of what they
+// promise (lt_tiles.c), then clusters, options and stages of the best three, and both once more.
+// For 32,768 x 3,072 times 3,072 x 768 in bf16 on an H200 the fastest proposal takes 197.2 us, and
+// algorithm 66 with tile 408 (128 x 168), cluster 5 and option 3 191.8.
 //
-// Candidates write to memory of the search. The library's check says whether an algorithm can run, not whether it is right: what has won
-// two contests against the best so far also has to give the results of the rule's choice. What was measured is kept with the plan, so
-// that a search whose time runs out goes on in a later run.
+// Candidates write to memory of the search. The library's check says whether an algorithm can run,
+// not whether it is right: what has won two contests against the best so far also has to give the
+// results of the rule's choice. What was measured is kept with the plan, so that a search whose
+// time runs out goes on in a later run.
 #include "device/cuda/library_log.h"
 #include "device/cuda/lt_tiles.h"
 #include "device/cuda/product_plan.h"
@@ -19,7 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Settings that tell algorithms apart. The last two stay as proposed: into how many parts the inner axis is divided, and the order of blocks.
+// Settings that tell algorithms apart. The last two stay as proposed: into how many parts the inner
+// axis is divided, and the order of blocks.
 enum { NUMBER, TILE, STAGES, CLUSTER, OPTION, PARTS, SWIZZLE, SETTINGS };
 static const struct {
     const char *name;
@@ -33,7 +37,8 @@ static const struct {
                         [PARTS]   = { "parts", TNI_LT_ALGO_PARTS, 4 },
                         [SWIZZLE] = { "swizzle", TNI_LT_ALGO_SWIZZLE, 4 } };
 
-// An algorithm that was measured, if ms is not negative. lost: it was slower in a contest; wrong: it gave other results.
+// An algorithm that was measured, if ms is not negative. lost: it was slower in a contest; wrong:
+// it gave other results.
 typedef struct {
     tni_ltalgo algo;
     int32_t    of[SETTINGS];
@@ -54,8 +59,8 @@ typedef struct {
     char *at;
 } memory;
 
-// A search while it runs. Results go to have, those of the rule's choice to want, and the inputs of gelu, if they are stored, beside
-// them; bytes: of each.
+// A search while it runs. Results go to have, those of the rule's choice to want, and the inputs of
+// gelu, if they are stored, beside them; bytes: of each.
 typedef struct {
     const tni_ltjob     *job;
     tni_call_search     *request;
@@ -164,8 +169,9 @@ static bool agree(const search *s, const memory *a, const memory *b)
     return part_agrees(s, a, b, 0, (int64_t)(s->bytes / tni_dtype_size(s->job->p->out)));
 }
 
-// Keeps what the rule's choice gives. False where SOME elements in the middle are zeros or NaNs, of operands that are not trained yet or have overflowed: whatever
-// an algorithm leaves out, its result would be the same.
+// Keeps what the rule's choice gives. False where SOME elements in the middle are zeros or NaNs, of
+// operands that are not trained yet or have overflowed: whatever an algorithm leaves out, its
+// result would be the same.
 static bool keep_rule(search *s)
 {
     enum { SOME = 1 << 14 };
@@ -204,7 +210,8 @@ static tried *find_algo(const search *s, const tni_ltalgo *algo)
     return NULL;
 }
 
-// Adds an algorithm and measures it, twice as long if it is among the fastest. Without memory the search ends.
+// Adds an algorithm and measures it, twice as long if it is among the fastest. Without memory the
+// search ends.
 static void measure(search *s, tried *x)
 {
     struct tni_ltsearch *f = s->found;
@@ -225,7 +232,8 @@ static void measure(search *s, tried *x)
     f->list[f->count++] = *x;
 }
 
-// Whether an algorithm asks for no more than 16 bytes of alignment, which all operands have; the library's check knows no addresses.
+// Whether an algorithm asks for no more than 16 bytes of alignment, which all operands have; the
+// library's check knows no addresses.
 static bool aligns(const tni_blaslt *lt, const tni_ltalgo *algo)
 {
     bool ok = true;
@@ -237,7 +245,8 @@ static bool aligns(const tni_blaslt *lt, const tni_ltalgo *algo)
     return ok;
 }
 
-// Measures an algorithm with other settings, unless it was measured. False if the library does not accept it, or time is up.
+// Measures an algorithm with other settings, unless it was measured. False if the library does not
+// accept it, or time is up.
 static bool try_settings(search *s, const tried *from, const int32_t of[SETTINGS])
 {
     const tni_ltjob  *j = s->job;
@@ -262,7 +271,8 @@ static bool try_settings(search *s, const tried *from, const int32_t of[SETTINGS
     return !s->stopped;
 }
 
-// Copies the fastest `most` that are not known to be wrong, the fastest first; returns how many there are.
+// Copies the fastest `most` that are not known to be wrong, the fastest first; returns how many
+// there are.
 static int list_fastest(const search *s, tried *to, int most)
 {
     int count = 0;
@@ -276,7 +286,8 @@ static int list_fastest(const search *s, tried *to, int most)
     return count;
 }
 
-// The library's proposals, and the algorithm that is used. They may differ in what is no setting here.
+// The library's proposals, and the algorithm that is used. They may differ in what is no setting
+// here.
 static void try_proposals(search *s)
 {
     const tni_ltjob *j = s->job;
@@ -293,8 +304,8 @@ static void try_proposals(search *s)
     }
 }
 
-// All clusters, options and stages of an algorithm together: they depend on each other. OPTIONS: more are of old algorithms, which have
-// a hundred that are alike.
+// All clusters, options and stages of an algorithm together: they depend on each other. OPTIONS:
+// more are of old algorithms, which have a hundred that are alike.
 static void try_shapes(search *s, const tried *from)
 {
     enum { OPTIONS = 8, STAGES_MOST = 32 };
@@ -329,7 +340,8 @@ static int by_promise(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
-// The tiles of an algorithm that promise most. MEASURED: of some 200; the others take up to ten times as long.
+// The tiles of an algorithm that promise most. MEASURED: of some 200; the others take up to ten
+// times as long.
 static void try_tiles(search *s, const tried *from)
 {
     enum { TILES = 1024, MEASURED = 48 };
@@ -347,8 +359,8 @@ static void try_tiles(search *s, const tried *from)
     }
 }
 
-// Tiles first, which matter most if time is short; twice, since the best shapes of another tile are others. Of few, since each costs a hundred
-// launches.
+// Tiles first, which matter most if time is short; twice, since the best shapes of another tile are
+// others. Of few, since each costs a hundred launches.
 static void try_all(search *s)
 {
     enum { ROUNDS = 2, SHAPED = 3, TILED = 2 };
@@ -398,7 +410,8 @@ void tni_lt_take_winner(const tni_ltjob *j)
     tni_lt_use(n, &algo);
 }
 
-// Returns the fastest that has neither lost nor is used; NULL if none was faster than that when it was measured.
+// Returns the fastest that has neither lost nor is used; NULL if none was faster than that when it
+// was measured.
 static tried *next_finalist(const search *s, double now_ms)
 {
     tried *best = NULL;
@@ -411,8 +424,9 @@ static tried *next_finalist(const search *s, double now_ms)
     return best;
 }
 
-// Lets the fastest meet the best so far, one after the other. Whether one is right is asked when it has won, since that takes longer; those that are
-// wrong do not take the place of others. next_us: of the best that has lost.
+// Lets the fastest meet the best so far, one after the other. Whether one is right is asked when it
+// has won, since that takes longer; those that are wrong do not take the place of others. next_us:
+// of the best that has lost.
 static void hold_contests(search *s, double *next_us)
 {
     enum { FINALISTS = 4, WRONG = 32 };

@@ -1,15 +1,15 @@
-// Small products in f32 by a kernel of our own: which products it takes, how their work is split over
-// blocks, and its launch. The kernel is in product_small_text.c.
+// Small products in f32 by a kernel of our own: which products it takes, how their work is split
+// over blocks, and its launch. The kernel is in product_small_text.c.
 //
 // cuBLASLt takes longer to begin and end a small product than to multiply, and its launch cannot
-// overlap with the kernel ahead of it or get other operands in a graph; this kernel does both. Whether
-// it wins is timed for each shape, unless TN_SMALL=0 or 1 decides.
+// overlap with the kernel ahead of it or get other operands in a graph; this kernel does both.
+// Whether it wins is timed for each shape, unless TN_SMALL=0 or 1 decides.
 #include "device/cuda/product_small.h"
 
 #include "device/cuda/gpu.h"
 
-// TILE: rows and columns of a block's result; ITEMS: threads of a block; both are fixed in the text.
-// SLICE_LEAST: a shorter slice of the inner axis is not worth adding up its partial sums.
+// TILE: rows and columns of a block's result; ITEMS: threads of a block; both are fixed in the
+// text. SLICE_LEAST: a shorter slice of the inner axis is not worth adding up its partial sums.
 enum { A, B, D, TILE = 32, ITEMS = 256, SLICE_LEAST = 32 };
 
 // The kernel's argument: `struct small` of the text, field by field.
@@ -26,9 +26,9 @@ _Static_assert(sizeof(small_args) == 7 * 8 + 6 * 4,
 // Bits of flags, as in the text.
 enum { A_ALONG_K = 1, B_ALONG_K = 2, A_VEC4 = 4, B_VEC4 = 8, D_VEC4 = 16, RELU = 32 };
 
-// Returns whether the kernel can do a product: one of f32, without scale, residual or gelu. The limit
-// is the work of a product of 64 x 256 x 1024; larger ones are bound by arithmetic instead of latency,
-// which the library is better at.
+// Returns whether the kernel can do a product: one of f32, without scale, residual or gelu. The
+// limit is the work of a product of 64 x 256 x 1024; larger ones are bound by arithmetic instead of
+// latency, which the library is better at.
 bool tni_small_takes(const tni_product *p)
 {
     const int64_t most = INT64_C(64) * 256 * 1024;
@@ -43,8 +43,9 @@ static int64_t tiles_of(int64_t n)
     return (n + TILE - 1) / TILE;
 }
 
-// Splits the inner axis over 2, 4 or 8 blocks of a cluster while there are multiprocessors without a
-// block and slices stay long enough. A slice is a multiple of 4 steps, which a thread adds at a time.
+// Splits the inner axis over 2, 4 or 8 blocks of a cluster while there are multiprocessors without
+// a block and slices stay long enough. A slice is a multiple of 4 steps, which a thread adds at a
+// time.
 tni_small_split tni_small_split_of(const tni_product *p, int units)
 {
     tni_small_split c = { .ranks = 1, .tiles = tiles_of(p->rows) * tiles_of(p->cols) };
@@ -55,7 +56,8 @@ tni_small_split tni_small_split_of(const tni_product *p, int units)
     return c;
 }
 
-// Returns whether every column begins at a multiple of 16 bytes, so that four elements are one access.
+// Returns whether every column begins at a multiple of 16 bytes, so that four elements are one
+// access.
 static bool is_vec4(const void *at, const tni_matrix *x)
 {
     return (uintptr_t)at % 16 == 0 && x->ld % 4 == 0;
@@ -94,9 +96,9 @@ bool tni_small_is_ready(tni_cuda *c)
     return c->small_ready;
 }
 
-// Returns the kernel for a number of blocks per tile, from a table of the session; NULL if it is not
-// compiled yet and the caller does not wait. Compiling takes more than a second, during which the
-// library multiplies.
+// Returns the kernel for a number of blocks per tile, from a table of the session; NULL if it is
+// not compiled yet and the caller does not wait. Compiling takes more than a second, during which
+// the library multiplies.
 static tni_cufunction small_kernel_of(tni_cuda *c, int ranks, bool waits)
 {
     static const char *const name[] = { "small_1", "small_2", "small_4", "small_8" };

@@ -17,8 +17,8 @@ struct tni_cuda;
 // Returns whether the kernel can do a product, at any alignment, on a GPU with clusters.
 bool tni_small_takes(const tni_product *p);
 
-// How a product is split: the blocks that share a tile, the steps of the inner axis of each, and the
-// tiles.
+// How a product is split: the blocks that share a tile, the steps of the inner axis of each, and
+// the tiles.
 typedef struct {
     int     ranks, slice;
     int64_t tiles;

@@ -1,21 +1,21 @@
-// The kernel for small products in f32, as text. Such a product is bound by latency: a block therefore
-// requests everything it needs before its first sum, and the inner axis is split over the blocks of a
-// cluster and, within a block, over four groups of 64 threads.
+// The kernel for small products in f32, as text. Such a product is bound by latency: a block
+// therefore requests everything it needs before its first sum, and the inner axis is split over the
+// blocks of a cluster and, within a block, over four groups of 64 threads.
 //
-// A block computes a tile of 32 x 32 results over its slice of the inner axis, in stages of 64 steps; a
-// thread has 4 x 4 of the results and adds four steps at a time. Each operand is stored in shared
-// memory as it is in global memory, along the inner axis or across it; which rows a thread has depends
-// on that, so that in neither case do reads of a warp collide in the same banks. The sums of the four
-// groups, then those of the blocks, are added in a fixed order.
+// A block computes a tile of 32 x 32 results over its slice of the inner axis, in stages of 64
+// steps; a thread has 4 x 4 of the results and adds four steps at a time. Each operand is stored in
+// shared memory as it is in global memory, along the inner axis or across it; which rows a thread
+// has depends on that, so that in neither case do reads of a warp collide in the same banks. The
+// sums of the four groups, then those of the blocks, are added in a fixed order.
 #include "device/cuda/product_small.h"
 
 #define T(...) #__VA_ARGS__ "\n"
 
 // clang-format off
 const char *const tni_text_small[] = {
-    // What CUDA C has no words for: asynchronous copies from global to shared memory, of which all but
-    // `bytes` bytes are zeros; a load from the shared memory of another block of the cluster; and the
-    // two halves of the cluster's barrier.
+    // What CUDA C has no words for: asynchronous copies from global to shared memory, of which all
+    // but `bytes` bytes are zeros; a load from the shared memory of another block of the cluster;
+    // and the two halves of the cluster's barrier.
     T(M_FN void copy_async_16(float *to, const float *from, int bytes) {
           asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::
                        "r"(m_near(to)), "l"(from), "r"(bytes) : "memory");
@@ -35,10 +35,10 @@ const char *const tni_text_small[] = {
       }
       M_FN void cluster_arrive() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
       M_FN void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }),
-    // The argument; small_args in product_small.c is the same in C. A is rows x depth, B depth x cols,
-    // D rows x cols, all column-major. An operand is ALONG_K if its elements along the inner axis are
-    // neighbours. It is VEC4 if every column begins at a multiple of 16 bytes. slice: steps of the
-    // inner axis per block; tiles: tiles down the rows.
+    // The argument; small_args in product_small.c is the same in C. A is rows x depth, B depth x
+    // cols, D rows x cols, all column-major. An operand is ALONG_K if its elements along the inner
+    // axis are neighbours. It is VEC4 if every column begins at a multiple of 16 bytes. slice:
+    // steps of the inner axis per block; tiles: tiles down the rows.
     T(struct small {
           const float *a; const float *b; const float *bias; float *d;
           m_long lda; m_long ldb; m_long ldd;
@@ -64,9 +64,9 @@ const char *const tni_text_small[] = {
           for (int i = 0; i < 4; i++) copy_async_4(to + i, i < n ? from + i : from, i < n ? 4 : 0);
       }
       M_FN int clamp0(int n, int most) { return n < 0 ? 0 : n < most ? n : most; }),
-    // Starts to copy steps k to `end` of the inner axis, at most STEPS, of a tile of an operand. count:
-    // rows or columns of the operand; what is missing of the last four steps is filled with zeros, so
-    // that the sums need no test.
+    // Starts to copy steps k to `end` of the inner axis, at most STEPS, of a tile of an operand.
+    // count: rows or columns of the operand; what is missing of the last four steps is filled with
+    // zeros, so that the sums need no test.
     T(template <bool ALONG_K>
       M_FN void load_stage(float *to, const float *x, m_long ld, int wide, int first, int count,
                            int k, int end) {
@@ -97,8 +97,8 @@ const char *const tni_text_small[] = {
           }
       }
       template <bool A, bool B>
-      // Adds a stage to the thread's sums: 64 threads of a group cover the tile, and the groups take
-      // turns at four steps each.
+      // Adds a stage to the thread's sums: 64 threads of a group cover the tile, and the groups
+      // take turns at four steps each.
       M_FN void multiply(const float *a, const float *b, int steps, float (&sum)[4][4]) {
           int i = LOCAL_ID % 8;
           int j = LOCAL_ID / 8 % 8;
@@ -175,9 +175,9 @@ const char *const tni_text_small[] = {
               if (row + i < o.rows) to[i] = v[i];
       }),
     // The whole kernel. A thread ends with four rows of a column, the same rows in every block. The
-    // blocks of a cluster exchange their sums through shared memory: each adds up its share of the tile
-    // in the order of ranks, and may leave only when all others have read its sums. It arrives at that
-    // barrier before it stores its results, since arriving waits for all stores before it.
+    // blocks of a cluster exchange their sums through shared memory: each adds up its share of the
+    // tile in the order of ranks, and may leave only when all others have read its sums. It arrives
+    // at that barrier before it stores its results, since arriving waits for all stores before it.
     T(template <int RANKS>
       M_FN void multiply_small(const small &o, float *smem) {
           int t = LOCAL_ID;
@@ -219,7 +219,8 @@ const char *const tni_text_small[] = {
           if (t < ITEMS / RANKS) store4(o, first_row, col + u / 8, bias, sum);
           cluster_wait();
       }),
-    // One kernel for each number of blocks per tile; the cluster's size is fixed when it is compiled.
+    // One kernel for each number of blocks per tile; the cluster's size is fixed when it is
+    // compiled.
     T(KERNEL(256) small_1(GIVEN small o) {
           LOCAL float4 smem[STAGE];
           multiply_small<1>(o, (float *)smem);

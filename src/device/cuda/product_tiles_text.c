@@ -1,27 +1,30 @@
-// The kernels for products of few rows in 16 bits, as text. A warp multiplies by the tensor cores, which
-// take up to 16 rows of the small operand B for the price of one; here that is to say that 32 lanes add
-// up eight columns of results without exchanging anything, and that widening elements costs nothing.
+// The kernels for products of few rows in 16 bits, as text. A warp multiplies by the tensor cores,
+// which take up to 16 rows of the small operand B for the price of one; here that is to say that 32
+// lanes add up eight columns of results without exchanging anything, and that widening elements
+// costs nothing.
 //
 // In the library's words: D (rows, cols) = A (rows, depth) B (depth, cols), column-major, with cols
-// small. Of a product over 16 steps, lane l = 4 g + t has four elements of B: steps 2 t, 2 t + 1, 2 t + 8
-// and 2 t + 9 of column g, and the same four steps of row g of A. Which steps are called so is free, as
-// long as A and B agree.
+// small. Of a product over 16 steps, lane l = 4 g + t has four elements of B: steps 2 t, 2 t + 1, 2
+// t + 8 and 2 t + 9 of column g, and the same four steps of row g of A. Which steps are called so
+// is free, as long as A and B agree.
 //
-// `tiles` is for A contiguous along the inner axis. A block has eight rows of A at a time, whose steps its
-// warps share; a lane loads 16 steps of its row, twice 8 that follow those of its neighbours, which are four products. AHEAD such loads are on
-// their way (a warp can tell six apart, and needs one for what it stores in shared memory), in a graph from before the kernel ahead has ended (`early`): a chain of products reads its
-// matrices almost without a pause. Up to three products with the same B are one launch.
+// `tiles` is for A contiguous along the inner axis. A block has eight rows of A at a time, whose
+// steps its warps share; a lane loads 16 steps of its row, twice 8 that follow those of its
+// neighbours, which are four products. AHEAD such loads are on their way (a warp can tell six
+// apart, and needs one for what it stores in shared memory), in a graph from before the kernel
+// ahead has ended (`early`): a chain of products reads its matrices almost without a pause. Up to
+// three products with the same B are one launch.
 //
-// `strips` is for A contiguous along its rows, and not large: a block brings 16 rows of A, all steps of
-// them, to shared memory, from where ldmatrix turns them around.
+// `strips` is for A contiguous along its rows, and not large: a block brings 16 rows of A, all
+// steps of them, to shared memory, from where ldmatrix turns them around.
 #include "device/cuda/product_rows.h"
 
 #define T(...) #__VA_ARGS__ "\n"
 
 // clang-format off
 const char *const tni_text_tiles[] = {
-    // The argument; tiles_args in product_rows.c is the same in C. `tiles`: of a part, those of it and of
-    // the parts before it.
+    // The argument; tiles_args in product_rows.c is the same in C. `tiles`: of a part, those of it
+    // and of the parts before it.
     T(struct part {
           const x_kept *a; const x_kept *bias; const x_kept *residual; x_kept *d; x_kept *input;
           m_long lda; m_long ldd;
@@ -37,7 +40,8 @@ const char *const tni_text_tiles[] = {
           int early;
       };
       enum { RELU = 1, GELU = 2, THREADS = 256, WARPS = 8, AHEAD = 4, HELD = 16, STEP = 64 * WARPS, MOST = 8, TALL = 8, WIDE = 16 };),
-    // sum += A B: a0, a1 are B's four elements, b0, b1 those of A: the small operand is the library's left one.
+    // sum += A B: a0, a1 are B's four elements, b0, b1 those of A: the small operand is the
+    // library's left one.
     "#ifdef X_F16\n"
     "#define MMA \"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 \"\n"
     "#else\n"
@@ -108,8 +112,9 @@ const char *const tni_text_tiles[] = {
               point_at_row(o, tiles, c);
           }
       }),
-    // Ends the tiles whose sums the warps have left in `share`: `held` of them, from `tile` on. The sums of
-    // the warps are added in their order. y: what is added to result number threadIdx.x of the first call.
+    // Ends the tiles whose sums the warps have left in `share`: `held` of them, from `tile` on. The
+    // sums of the warps are added in their order. y: what is added to result number threadIdx.x of
+    // the first call.
     T(M_FN void finish_tiles(const tiles_args &o, const float *share, int tile, int held, bool first, added y) {
           int each = o.cols * TALL;
           __syncthreads();
@@ -136,8 +141,9 @@ const char *const tni_text_tiles[] = {
           int row = (tile - first_of(o, own)) * TALL + threadIdx.x % TALL;
           return load_added(o.of[own], row, threadIdx.x % each / TALL);
       }),
-    // The tiles of a block are gridDim.x apart. Each warp leaves the sums of its steps of a tile in shared
-    // memory, behind B; they are ended several tiles at a time. All warps pass as many steps as the longest.
+    // The tiles of a block are gridDim.x apart. Each warp leaves the sums of its steps of a tile in
+    // shared memory, behind B; they are ended several tiles at a time. All warps pass as many steps
+    // as the longest.
     T(extern "C" __global__ void __launch_bounds__(256, 3) tiles(GIVEN tiles_args o) {
           extern __shared__ uint4 staged[];
           float *share = (float *)(staged + o.cols * o.depth / 8);
@@ -200,8 +206,8 @@ const char *const tni_text_tiles[] = {
               __syncthreads();
           }
       }),
-    // A strip is WIDE rows of A, two chunks of 16 bytes for each step; behind it in shared memory is B. A
-    // warp has 16 steps at a time.
+    // A strip is WIDE rows of A, two chunks of 16 bytes for each step; behind it in shared memory
+    // is B. A warp has 16 steps at a time.
     T(extern "C" __global__ void __launch_bounds__(256, 2) strips(GIVEN tiles_args o) {
           extern __shared__ uint4 staged[];
           LOCAL float share[WARPS][MOST * WIDE];

@@ -2,8 +2,8 @@
 // done.
 //
 // A run is compared with graphs by its log: the launches in their order with the bytes of their
-// arguments, and one mark for each library call. A mark is the call's addresses, scale and epilogue,
-// behind the number of launches before it; equal marks mean equal work at the same place.
+// arguments, and one mark for each library call. A mark is the call's addresses, scale and
+// epilogue, behind the number of launches before it; equal marks mean equal work at the same place.
 #include "device/cuda/replay.h"
 
 #include "device/cuda/gpu.h"
@@ -11,19 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The first runs of a plan compile kernels and choose algorithms, and their temporaries may still move;
-// only then is a run worth recording. A loop that alternates between a few sets of buffers finds a
-// graph for each; GRAPHS bounds the memory they take. After MOST_CAPTURES captures the addresses of
-// library calls evidently change all the time, and recording costs more than it saves.
+// The first runs of a plan compile kernels and choose algorithms, and their temporaries may still
+// move; only then is a run worth recording. A loop that alternates between a few sets of buffers
+// finds a graph for each; GRAPHS bounds the memory they take. After MOST_CAPTURES captures the
+// addresses of library calls evidently change all the time, and recording costs more than it saves.
 enum { PLAIN_RUNS = 2, GRAPHS = 4, MOST_CAPTURES = 12 };
 
-// A multiprocessor divides its memory anew only when it is idle. Where kernels are short and begin before others have
-// ended, as those around products of few rows, all are to have it divided alike: half each.
+// A multiprocessor divides its memory anew only when it is idle. Where kernels are short and begin
+// before others have ended, as those around products of few rows, all are to have it divided alike:
+// half each.
 enum { SHARED_PERCENT = 50 };
 
-// A captured run: its log, with the node of each kernel, and the executable graph. exec is launched;
-// nodes is the captured graph that exec was made from, kept because the nodes in the log belong to it.
-// used is the run in which it was launched last.
+// A captured run: its log, with the node of each kernel, and the executable graph. exec is
+// launched; nodes is the captured graph that exec was made from, kept because the nodes in the log
+// belong to it. used is the run in which it was launched last.
 typedef struct graph {
     tni_launch_log log;
     tni_cugraph    nodes;
@@ -31,8 +32,8 @@ typedef struct graph {
     uint64_t       used;
 } graph;
 
-// What a plan remembers between runs; the plan owns it (`memory` of the contract). Invariant: the first
-// `graphs` entries of graph[] are complete graphs.
+// What a plan remembers between runs; the plan owns it (`memory` of the contract). Invariant: the
+// first `graphs` entries of graph[] are complete graphs.
 typedef struct tni_replay {
     tni_cuda     *c;
     uint64_t      runs;
@@ -77,8 +78,8 @@ static bool append_items(tni_heap *h, void *list, size_t *count, size_t *cap, co
     return true;
 }
 
-// Adds a launch to a log: its record, the offsets of its arguments shifted to the log's own bytes, and
-// the bytes.
+// Adds a launch to a log: its record, the offsets of its arguments shifted to the log's own bytes,
+// and the bytes.
 static bool log_launch(tni_heap *h, tni_launch_log *l, const tni_launch_record *d,
                        const uint32_t *offset, const char *bytes)
 {
@@ -117,8 +118,9 @@ static const char *record_args(const tni_launch_log *l, const tni_launch_record 
     return l->bytes + first;
 }
 
-// Returns whether launch i needs no change in the graph: equal argument bytes, grid, block and shared
-// memory. Padding between arguments is zeroed when they are packed, so that bytes can be compared.
+// Returns whether launch i needs no change in the graph: equal argument bytes, grid, block and
+// shared memory. Padding between arguments is zeroed when they are packed, so that bytes can be
+// compared.
 static bool same_launch(const tni_launch_log *a, const tni_launch_log *b, size_t i)
 {
     const tni_launch_record *x = &a->launch[i], *y = &b->launch[i];
@@ -130,7 +132,8 @@ static bool same_launch(const tni_launch_log *a, const tni_launch_log *b, size_t
 
 // ---- launching ---------------------------------------------------------------------------------
 
-// More than any kernel has: hand-written ones take TNI_KERNEL_ARGS, users' ones TNI_USER_ARRAYS + 1.
+// More than any kernel has: hand-written ones take TNI_KERNEL_ARGS, users' ones TNI_USER_ARRAYS +
+// 1.
 enum { MOST_ARGS = 64 };
 
 // Fills the list of pointers to arguments that the driver takes.
@@ -141,8 +144,9 @@ static void point_at_args(const tni_launch_record *d, const uint32_t *offset, co
 }
 
 // Launches now, or into a capture. A kernel whose text begins with m_begin may start while the one
-// before it ends (programmatic dependent launch), an attribute of the driver's extended launch call. So
-// is SHARED_PERCENT, what part of a multiprocessor's memory is to be shared memory rather than cache.
+// before it ends (programmatic dependent launch), an attribute of the driver's extended launch
+// call. So is SHARED_PERCENT, what part of a multiprocessor's memory is to be shared memory rather
+// than cache.
 static int submit_record(const tni_cuda *c, const tni_launch_record *d, const uint32_t *offset,
                          const char *bytes)
 {
@@ -171,8 +175,9 @@ static int submit_record(const tni_cuda *c, const tni_launch_record *d, const ui
                               d->block[2], d->shared, c->stream, list, NULL);
 }
 
-// Gives a kernel of a graph other arguments, in the graph and in its log: record d, whose arguments are bytes[offset[i]]
-// and so on. A launch of the graph that is still running keeps the arguments it was launched with.
+// Gives a kernel of a graph other arguments, in the graph and in its log: record d, whose arguments
+// are bytes[offset[i]] and so on. A launch of the graph that is still running keeps the arguments
+// it was launched with.
 static int change_node(tni_cuda *c, graph *g, tni_launch_record *old, const tni_launch_record *d,
                        const uint32_t *offset, const char *bytes)
 {
@@ -198,8 +203,8 @@ static int change_node(tni_cuda *c, graph *g, tni_launch_record *old, const tni_
     return TNI_CU_OK;
 }
 
-// Changes the next launch of the graph that is resumed to d. A run that turns out to be another one is submitted
-// again as a whole.
+// Changes the next launch of the graph that is resumed to d. A run that turns out to be another one
+// is submitted again as a whole.
 static int change_next(tni_cuda *c, const tni_launch_record *d, const uint32_t *offset,
                        const char *bytes)
 {
@@ -215,8 +220,8 @@ static int change_next(tni_cuda *c, const tni_launch_record *d, const uint32_t *
 }
 
 // In a capture the node that the driver just made is noted beside the record; without it the node
-// cannot get new arguments, and a run that differs needs a new capture. When the log cannot grow, the
-// run goes on and ends as one that is no graph.
+// cannot get new arguments, and a run that differs needs a new capture. When the log cannot grow,
+// the run goes on and ends as one that is no graph.
 int tni_replay_launch(tni_cuda *c, const tni_launch_record *record, const uint32_t *offset,
                       const char *bytes)
 {
@@ -276,9 +281,9 @@ bool tni_replay_library_call(tni_cuda *c, const void *mark, size_t bytes)
     return r->mode == TNI_REPLAY_CAPTURE;
 }
 
-// What kernels made since the last library call, in this step of the plan or a later one, may be unfinished; that call
-// waited for all before it and let nothing begin before its end. Nothing begins early behind what is no kernel, launched
-// or in a graph.
+// What kernels made since the last library call, in this step of the plan or a later one, may be
+// unfinished; that call waited for all before it and let nothing begin before its end. Nothing
+// begins early behind what is no kernel, launched or in a graph.
 int tni_replay_finish(tni_cuda *c, int64_t newest, void *word)
 {
     tni_recorder *r = &c->recorder;
@@ -314,8 +319,8 @@ static void graph_free(replay *p, graph *g)
     *g = (graph){ 0 };
 }
 
-// Returns the graph of a plan whose launches and library calls are those of the current run; NULL if
-// there is none.
+// Returns the graph of a plan whose launches and library calls are those of the current run; NULL
+// if there is none.
 static graph *find_graph(replay *p)
 {
     for (int i = 0; i < p->graphs; i++)
@@ -334,11 +339,11 @@ static int launch_graph(tni_cuda *c, graph *g)
     return error;
 }
 
-// Runs what was recorded: changes the nodes that differ in a graph of the same sequence, and launches
-// it. Sets *again if there is no such graph, so that the engine submits the run once more: to be
-// captured, or, if the log is incomplete, a node could not be changed or there were too many captures,
-// to be launched kernel by kernel for good. A provisional run is submitted again and launched once: the
-// next may have better kernels.
+// Runs what was recorded: changes the nodes that differ in a graph of the same sequence, and
+// launches it. Sets *again if there is no such graph, so that the engine submits the run once more:
+// to be captured, or, if the log is incomplete, a node could not be changed or there were too many
+// captures, to be launched kernel by kernel for good. A provisional run is submitted again and
+// launched once: the next may have better kernels.
 static int run_recorded(tni_cuda *c, bool *again)
 {
     replay *p     = c->recorder.plan;
@@ -372,7 +377,8 @@ static graph *new_graph(replay *p)
     return oldest;
 }
 
-// Captures in a stream of the session's own, since the default stream of a caller cannot be captured.
+// Captures in a stream of the session's own, since the default stream of a caller cannot be
+// captured.
 static int begin_capture(tni_cuda *c)
 {
     c->recorder.outside = c->stream;
@@ -389,9 +395,9 @@ static int end_capture(tni_cuda *c, tni_cugraph *nodes)
     return error;
 }
 
-// Makes a graph of the capture that ends, with the log of the run, and launches it: capturing executed
-// nothing. If the driver cannot make a graph of it, the run is submitted again and the plan launched
-// kernel by kernel from then on.
+// Makes a graph of the capture that ends, with the log of the run, and launches it: capturing
+// executed nothing. If the driver cannot make a graph of it, the run is submitted again and the
+// plan launched kernel by kernel from then on.
 static int finish_capture(tni_cuda *c, bool *again)
 {
     const tni_driver *cu    = c->gpu->cu;
@@ -422,7 +428,8 @@ static tni_replay_mode mode_of(const replay *p)
     return p->capture_next ? TNI_REPLAY_CAPTURE : TNI_REPLAY_RECORD;
 }
 
-// A graph begins when all before it has ended. Outside of graphs kernels of the plan before may still be running.
+// A graph begins when all before it has ended. Outside of graphs kernels of the plan before may
+// still be running.
 static void begin_steps(tni_recorder *r)
 {
     bool becomes_graph = r->mode == TNI_REPLAY_RECORD || r->mode == TNI_REPLAY_CAPTURE;
@@ -431,8 +438,8 @@ static void begin_steps(tni_recorder *r)
     if (becomes_graph) r->launched = 0;
 }
 
-// The contract's begin: decides on the mode and, for a capture, begins it. Waiting for uploads comes
-// before that, since an event from outside must not be part of the graph.
+// The contract's begin: decides on the mode and, for a capture, begins it. Waiting for uploads
+// comes before that, since an event from outside must not be part of the graph.
 void tni_replay_begin(void *session, void **memory)
 {
     tni_cuda     *c = session;
@@ -463,7 +470,8 @@ void tni_replay_begin(void *session, void **memory)
     begin_steps(r);
 }
 
-// The contract's resume. Kernels that are not compiled yet, or plans without a graph, are submitted as a whole.
+// The contract's resume. Kernels that are not compiled yet, or plans without a graph, are submitted
+// as a whole.
 bool tni_replay_resume(void *session, void *memory)
 {
     tni_cuda     *c = session;
@@ -514,8 +522,8 @@ void tni_replay_shares(tni_cuda *c, size_t step)
     if (step < l->steps) l->step[step] = SIZE_MAX;
 }
 
-// Launches the graph that was changed. If the run could not be expressed as changes, it is submitted again, and so
-// are all later ones.
+// Launches the graph that was changed. If the run could not be expressed as changes, it is
+// submitted again, and so are all later ones.
 static int run_changed(tni_cuda *c, bool *again)
 {
     replay *p = c->recorder.plan;
@@ -524,9 +532,9 @@ static int run_changed(tni_cuda *c, bool *again)
     return TNI_CU_OK;
 }
 
-// The contract's end. A capture that failed halfway is thrown away, and the plan is not captured again:
-// launched kernel by kernel it may work. A run that was launched counts towards PLAIN_RUNS; if it turns
-// out to be a single kernel, a graph would gain nothing (see replay.h).
+// The contract's end. A capture that failed halfway is thrown away, and the plan is not captured
+// again: launched kernel by kernel it may work. A run that was launched counts towards PLAIN_RUNS;
+// if it turns out to be a single kernel, a graph would gain nothing (see replay.h).
 tn_status tni_replay_end(void *session, bool ok, bool *again, tni_text *why)
 {
     tni_cuda     *c     = session;

@@ -1,16 +1,19 @@
-// Linear algebra of large matrices by cuSOLVER, and triangles by cuBLAS: cholesky, lu, qr, symmetric eigenvalues, and what is solved by
-// factors. Matrices of a batch run one after the other; batches of small ones have kernels of their own (simt/group_linalg.c), and
-// singular values are the host's: cuSOLVER's gesvd is slower than LAPACK's gesdd.
+// Linear algebra of large matrices by cuSOLVER, and triangles by cuBLAS: cholesky, lu, qr,
+// symmetric eigenvalues, and what is solved by factors. Matrices of a batch run one after the
+// other; batches of small ones have kernels of their own (simt/group_linalg.c), and singular values
+// are the host's: cuSOLVER's gesvd is slower than LAPACK's gesdd.
 //
-// The libraries store matrices by columns. A row-major matrix is the transposed one to them, so that
+// The libraries store matrices by columns. A row-major matrix is the transposed one to them, so
+// that
 //
 //   - the lower triangle of a symmetric matrix is its upper one: cholesky and eigenvalues need no transposing,
 //   - op(a) x = b is x' op(a)' = b', with the triangle on the other side,
 //   - lu and qr, which are of columns, get a transposed copy, and results are transposed back.
 //
-// The calls allocate, choose by sizes, and may wait for the GPU, so that a run with one of them never becomes a graph. Where info says
-// that a matrix has no factors is known on the GPU alone: kernels write NaN there (solver_text.c), and nothing waits. Only
-// eigenvalues look first, since the library may not return from a matrix with NaN.
+// The calls allocate, choose by sizes, and may wait for the GPU, so that a run with one of them
+// never becomes a graph. Where info says that a matrix has no factors is known on the GPU alone:
+// kernels write NaN there (solver_text.c), and nothing waits. Only eigenvalues look first, since
+// the library may not return from a matrix with NaN.
 #include "device/cuda/gpu.h"
 #include "device/cuda/solver.h"
 #include "device/host_linalg.h"
@@ -27,8 +30,8 @@ typedef struct {
 _Static_assert(sizeof(solver_params) == 7 * 8 + 2 * 4,
                "no padding: the text declares the same fields");
 
-// Everything that the functions below need of a call is here, and nothing of it outlives the call: the libraries keep their handles alone,
-// and scratch is the plan's.
+// Everything that the functions below need of a call is here, and nothing of it outlives the call:
+// the libraries keep their handles alone, and scratch is the plan's.
 //
 // One call: sizes, what the library wants, and where parts of scratch begin.
 typedef struct {
@@ -59,7 +62,8 @@ static bool open_solver(tni_cuda *c, const tni_cusolver *lib)
     return !s->failed;
 }
 
-// In the order opposite to that of opening. A session whose handles were made halfway has those that there are.
+// In the order opposite to that of opening. A session whose handles were made halfway has those
+// that there are.
 void tni_solver_close(tni_cuda *c)
 {
     tni_text            why = { "" };
@@ -72,8 +76,9 @@ void tni_solver_close(tni_cuda *c)
     *s = (tni_solver){ 0 };
 }
 
-// Left to the host: values that other ops computed, singular values, and matrices without elements, of which there is nothing to factor.
-// The handles are made here, since the library answers sizes through them.
+// Left to the host: values that other ops computed, singular values, and matrices without elements,
+// of which there is nothing to factor. The handles are made here, since the library answers sizes
+// through them.
 //
 // Sizes are 32 bits in parts of the interface.
 bool tni_solver_takes(const tni_call *call)
@@ -121,8 +126,9 @@ static size_t round_up(size_t n)
     return (n + 255) / 256 * 256;
 }
 
-// Scratch, in order: a matrix by columns, of qr with room for q, or right sides; pivots, tau or eigenvalues; the library's; a word.
-// Offsets follow from sizes alone, which are those of one matrix: all of a batch use the same memory, one after the other.
+// Scratch, in order: a matrix by columns, of qr with room for q, or right sides; pivots, tau or
+// eigenvalues; the library's; a word. Offsets follow from sizes alone, which are those of one
+// matrix: all of a batch use the same memory, one after the other.
 static bool open_job(job *j, const tni_call *call)
 {
     tni_text why = { "" };
@@ -146,15 +152,16 @@ static bool open_job(job *j, const tni_call *call)
     return true;
 }
 
-// The same sizes as in the run, in which the library is asked again: they follow from shapes alone. 256 more, for alignment.
+// The same sizes as in the run, in which the library is asked again: they follow from shapes alone.
+// 256 more, for alignment.
 size_t tni_solver_scratch(const tni_call *call)
 {
     job j;
     return open_job(&j, call) ? j.end + 256 : 0;
 }
 
-// Kernels of ours let the next one begin before they end; those of the libraries know nothing of that, so that a word is written in between,
-// which waits for all ahead of it.
+// Kernels of ours let the next one begin before they end; those of the libraries know nothing of
+// that, so that a word is written in between, which waits for all ahead of it.
 //
 // Whether a call of a library is to be made now: behind all kernels ahead of it.
 static bool may_call(job *j, const char *what)
@@ -169,7 +176,8 @@ static bool may_call(job *j, const char *what)
 
 // ---- kernels -----------------------------------------------------------------------------------
 
-// Kernels take a buffer and a place in it, since a buffer is what OpenCL can pass; on cuda it begins at the address.
+// Kernels take a buffer and a place in it, since a buffer is what OpenCL can pass; on cuda it
+// begins at the address.
 //
 // The place of an address in its buffer, in elements of `bytes` bytes; its buffer is passed.
 static int64_t add_address(tni_kernel_args *h, const void *p, int64_t bytes)
@@ -197,7 +205,8 @@ static tn_status check_diagonal(const job *j, const char *x, char *info, bool ze
     return tni_kernel_args_launch(&h, 1, 256, j->call->why);
 }
 
-// y (n, k) becomes NaN if the word says so; else a triangle: 1 the lower one, 2 the upper one, 0 all of it.
+// y (n, k) becomes NaN if the word says so; else a triangle: 1 the lower one, 2 the upper one, 0
+// all of it.
 static tn_status end_result(const job *j, char *y, int64_t n, int64_t k, int triangle)
 {
     solver_params   s = { .n = n, .k = k, .what = triangle };
@@ -235,7 +244,8 @@ static char *matrix(const tni_linalg_array *x, int64_t i)
     return x->data ? x->data + i * x->count * (int64_t)tni_dtype_size(x->dtype) : NULL;
 }
 
-// Errors of the library are not reported to the program: the host computes the call instead, which is slower and right.
+// Errors of the library are not reported to the program: the host computes the call instead, which
+// is slower and right.
 //
 // What the library returned as a status: TN_EARG if it failed.
 static tn_status by_library(int error)
@@ -243,8 +253,9 @@ static tn_status by_library(int error)
     return error ? TN_EARG : TN_OK;
 }
 
-// By columns and the lower triangle, between two transposing copies: for the upper one, which is what the lower one by rows is, the
-// library takes 2.4 times as long (4,096 rows on an H200). The result's other triangle becomes zeros.
+// By columns and the lower triangle, between two transposing copies: for the upper one, which is
+// what the lower one by rows is, the library takes 2.4 times as long (4,096 rows on an H200). The
+// result's other triangle becomes zeros.
 static tn_status run_cholesky(job *j, int64_t i)
 {
     const tni_cusolver *lib = j->lib;
@@ -279,8 +290,8 @@ static tn_status write_order(const job *j, char *order, char *info)
     return tni_kernel_args_launch(&h, 1, 256, j->call->why);
 }
 
-// Pivots are those of LAPACK: row i was exchanged with row pivots[i] - 1, in this order. A pivot of 0 is no failure: l and u are right, and
-// info tells where.
+// Pivots are those of LAPACK: row i was exchanged with row pivots[i] - 1, in this order. A pivot of
+// 0 is no failure: l and u are right, and info tells where.
 static tn_status run_lu(job *j, int64_t i)
 {
     const tni_cusolver *lib  = j->lib;
@@ -296,8 +307,8 @@ static tn_status run_lu(job *j, int64_t i)
     return s == TN_OK ? write_order(j, matrix(&j->f.out[1], i), matrix(&j->f.out[2], i)) : s;
 }
 
-// op(a) x = x in place, x by columns, as the library's own solutions have it. What a is by rows is a' by columns, of which the other
-// triangle is read.
+// op(a) x = x in place, x by columns, as the library's own solutions have it. What a is by rows is
+// a' by columns, of which the other triangle is read.
 static tn_status solve_triangle(job *j, const char *a, char *x, bool upper, bool unit)
 {
     static const double one_d = 1;
@@ -325,8 +336,9 @@ static tn_status order_rows(const job *j, const char *x, const char *order, char
     return tni_kernel_args_launch(&h, tni_ceil_div(s.n * s.k, 256), 256, j->call->why);
 }
 
-// By one triangle, or by l and u with the rows in order before, or after them if the equations are those of the transposed matrix.
-// Right sides lie by columns in scratch; a single one is the same either way.
+// By one triangle, or by l and u with the rows in order before, or after them if the equations are
+// those of the transposed matrix. Right sides lie by columns in scratch; a single one is the same
+// either way.
 static tn_status run_solve(job *j, int64_t i)
 {
     int64_t     n = j->f.n, k = j->f.k;
@@ -344,7 +356,8 @@ static tn_status run_solve(job *j, int64_t i)
         s = solve_triangle(j, a, work, lu ? t : j->f.how.upper, lu ? !t : j->f.how.unit);
     if (s == TN_OK && lu) s = solve_triangle(j, a, work, !t, t);
     if (s == TN_OK && lu && t) {
-        // Ordered by rows: x has the sums by rows first, and order_rows reads what it does not write.
+        // Ordered by rows: x has the sums by rows first, and order_rows reads what it does not
+        // write.
         s = copy_matrix(j, work, x, n, k, true);
         if (s == TN_OK) s = copy_matrix(j, x, work, n, k, false);
         if (s == TN_OK) s = order_rows(j, work, order, x);
@@ -353,8 +366,8 @@ static tn_status run_solve(job *j, int64_t i)
     return s == TN_OK && lu ? end_result(j, x, n, k, 0) : s;
 }
 
-// The reflections, columns of m elements, are in the first n of q's columns. r is the upper triangle of what geqrf leaves; orgqr makes q
-// of the rest, in the same memory.
+// The reflections, columns of m elements, are in the first n of q's columns. r is the upper
+// triangle of what geqrf leaves; orgqr makes q of the rest, in the same memory.
 static tn_status run_qr(job *j, int64_t i)
 {
     const tni_cusolver *lib = j->lib;
@@ -409,7 +422,8 @@ static tn_status is_finite(job *j, const char *a, bool *finite)
     return tni_cuda_status(j->c, error, "looking at a matrix", j->call->why);
 }
 
-// Eigenvectors by columns to the library are our rows. A matrix that is not finite has word 1 by then, which makes all of it NaN.
+// Eigenvectors by columns to the library are our rows. A matrix that is not finite has word 1 by
+// then, which makes all of it NaN.
 static tn_status run_eigh(job *j, int64_t i)
 {
     const tni_cusolver *lib  = j->lib;
@@ -442,7 +456,8 @@ static bool set_streams(const job *j)
            !j->lib->blas_set_stream(o->blas, j->c->stream);
 }
 
-// Without scratch, as when a size could not be known when the plan was made, the call runs elsewhere.
+// Without scratch, as when a size could not be known when the plan was made, the call runs
+// elsewhere.
 tn_status tni_solver_run(const tni_call *call)
 {
     static tn_status (*const run[])(job *, int64_t) = {

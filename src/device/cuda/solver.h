@@ -17,7 +17,8 @@ typedef struct {
 
 // Returns whether the libraries take a call of the row linalg.
 bool tni_solver_takes(const tni_call *call);
-// Returns the bytes of scratch memory; runs the call. A failure of a library is TN_EARG: the call can run elsewhere.
+// Returns the bytes of scratch memory; runs the call. A failure of a library is TN_EARG: the call
+// can run elsewhere.
 size_t    tni_solver_scratch(const tni_call *call);
 tn_status tni_solver_run(const tni_call *call);
 void      tni_solver_close(struct tni_cuda *c);

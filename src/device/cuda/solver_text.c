@@ -1,5 +1,6 @@
-// What surrounds the calls of cuSOLVER, as text: pivots as an order of rows, rows in that order, triangles, and NaN where a matrix could not
-// be factored. `word` is what a library or a kernel before left on the GPU: not 0 if it failed.
+// What surrounds the calls of cuSOLVER, as text: pivots as an order of rows, rows in that order,
+// triangles, and NaN where a matrix could not be factored. `word` is what a library or a kernel
+// before left on the GPU: not 0 if it failed.
 #include "device/cuda/solver.h"
 
 #define T(...) #__VA_ARGS__ "\n"
@@ -11,8 +12,8 @@ const char *const tni_text_solver[] = {
     // Places of x and y in elements; word and order, which lie in scratch, are their own pointers.
     T(typedef struct { m_long x; m_long y; m_long word; m_long order; m_long info; m_long n; m_long k; int what; int zero;
       } solver_params;),
-    // One group. word becomes the first pivot on the diagonal of x that is not above 0 (what 0) or that is 0 (what 1), from 1,
-    // unless the library found one already; info gets it.
+    // One group. word becomes the first pivot on the diagonal of x that is not above 0 (what 0) or
+    // that is 0 (what 1), from 1, unless the library found one already; info gets it.
     T(KERNEL(256) solver_check(GLOBAL const x_kept *x, GLOBAL int *word, GLOBAL int *info, GIVEN solver_params s) {
           LOCAL int first[256];
           int found = 2147483647;
@@ -33,7 +34,8 @@ const char *const tni_text_solver[] = {
               if (s.info >= 0) info[s.info] = found;
           }
       }),
-    // Elements of y (n, k): NaN if word is above 0; else 0 above the diagonal (what 1) or below it (what 2).
+    // Elements of y (n, k): NaN if word is above 0; else 0 above the diagonal (what 1) or below it
+    // (what 2).
     T(KERNEL(256) solver_end(GLOBAL const int *word, GLOBAL x_kept *y, GIVEN solver_params s) {
           x_type zero = (x_type)s.zero;
           m_long i = (m_long)GROUP_ID * 256 + LOCAL_ID;
@@ -43,8 +45,9 @@ const char *const tni_text_solver[] = {
           if (word[s.word] > 0) y[s.y + i] = X_NAN;
           else if ((s.what == 1 && c > r) || (s.what == 2 && c < r)) y[s.y + i] = 0;
       }),
-    // One group: pivots, exchanges from 1 on, become the order of the rows. Up to 8192 are exchanged in local memory, where
-    // one exchange waits for the next about twenty times less long.
+    // One group: pivots, exchanges from 1 on, become the order of the rows. Up to 8192 are
+    // exchanged in local memory, where one exchange waits for the next about twenty times less
+    // long.
     T(KERNEL(256) solver_order(GLOBAL const m_long *pivots, GLOBAL m_long *order, GLOBAL const int *word, GLOBAL int *info,
                                GIVEN solver_params s) {
           LOCAL int rows[8192];
@@ -84,7 +87,8 @@ const char *const tni_text_solver[] = {
           if (s.what) y[s.y + o * s.k + c] = x[s.x + i];
           else y[s.y + i] = x[s.x + o * s.k + c];
       }),
-    // word becomes 1 if an element of the lower triangle of x (n, n) is infinite or NaN. It was 0 before.
+    // word becomes 1 if an element of the lower triangle of x (n, n) is infinite or NaN. It was 0
+    // before.
     T(KERNEL(256) solver_finite(GLOBAL const x_kept *x, GLOBAL int *word, GIVEN solver_params s) {
           m_long i = (m_long)GROUP_ID * 256 + LOCAL_ID;
           if (i >= s.n * s.n || i % s.n > i / s.n) return;

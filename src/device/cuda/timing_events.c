@@ -1,5 +1,5 @@
-// Timing events of a session's stream, for a profile, and a way to hold the stream back until the host
-// has submitted everything that is to be timed.
+// Timing events of a session's stream, for a profile, and a way to hold the stream back until the
+// host has submitted everything that is to be timed.
 #include "device/cuda/gpu.h"
 
 #include <math.h>
@@ -11,10 +11,10 @@
 enum { HOLD_MS = 20 };
 
 // Event number n is event[n % TNI_TIMING_EVENTS] until that is recorded again; count is the last
-// number. A hold is a host function in the stream, run by a thread of the driver, which returns once
-// holds_released has reached its own number. The lock guards the three counters of holds: submitted,
-// begun by the driver, and released. The session owns this from the first event on. Invariant:
-// holds_released <= holds.
+// number. A hold is a host function in the stream, run by a thread of the driver, which returns
+// once holds_released has reached its own number. The lock guards the three counters of holds:
+// submitted, begun by the driver, and released. The session owns this from the first event on.
+// Invariant: holds_released <= holds.
 typedef struct tni_timing {
     tni_cuevent     event[TNI_TIMING_EVENTS];
     int64_t         count;
@@ -79,8 +79,8 @@ int64_t tni_cuda_event_record(void *session)
     return cu->event_record(*e, c->stream) == TNI_CU_OK ? ++s->count : 0;
 }
 
-// NAN if an event was overwritten since, or was never recorded. Waiting for the later event is enough,
-// since the stream is in order.
+// NAN if an event was overwritten since, or was never recorded. Waiting for the later event is
+// enough, since the stream is in order.
 double tni_cuda_event_elapsed(void *session, int64_t from, int64_t to)
 {
     tni_cuda         *c  = session;
@@ -97,8 +97,8 @@ double tni_cuda_event_elapsed(void *session, int64_t from, int64_t to)
 
 // ---- holds -------------------------------------------------------------------------------------
 
-// Runs in a thread of the driver, in the place of work: the stream goes on when this returns. It may
-// not call the driver. Ends by itself after HOLD_MS.
+// Runs in a thread of the driver, in the place of work: the stream goes on when this returns. It
+// may not call the driver. Ends by itself after HOLD_MS.
 static void wait_for_host(void *arg)
 {
     timing         *s = arg;
@@ -115,7 +115,8 @@ static void wait_for_host(void *arg)
     pthread_mutex_unlock(&s->lock);
 }
 
-// Turning it off releases all holds submitted so far, including those that the driver has not begun.
+// Turning it off releases all holds submitted so far, including those that the driver has not
+// begun.
 void tni_cuda_hold_queue(void *session, bool on)
 {
     tni_cuda *c = session;

@@ -1,8 +1,8 @@
 // The program around a user's text.
 //
-// Before the text comes what it may use: `tn::in` and the like, and the functions of the math prelude that it
-// names. Behind it come assertions about its kernel, so that the compiler itself checks the parameters: their
-// number, the dtype of each array, the size of the attributes.
+// Before the text comes what it may use: `tn::in` and the like, and the functions of the math
+// prelude that it names. Behind it come assertions about its kernel, so that the compiler itself
+// checks the parameters: their number, the dtype of each array, the size of the attributes.
 #include "device/cuda/user_text.h"
 
 #include "kernel/dialect.h"
@@ -22,9 +22,9 @@ _Static_assert(TNI_USER_ARRAYS * sizeof(tni_user_array) <= TNI_USER_BYTES, "they
 
 // clang-format off
 
-// What a user's text may use. tn::array<T> is laid out as tni_user_array. Dtypes that memory holds in
-// 16 or 8 bits are structs that convert to and from float; the conversion from float is explicit except
-// in assignments, so that `c ? x[i] : 0.0f` has one meaning.
+// What a user's text may use. tn::array<T> is laid out as tni_user_array. Dtypes that memory holds
+// in 16 or 8 bits are structs that convert to and from float; the conversion from float is explicit
+// except in assignments, so that `c ? x[i] : 0.0f` has one meaning.
 static const char prologue[] =
     T(namespace tn {
           template <class T> struct array {
@@ -74,8 +74,8 @@ static const char checks[] =
 
 // clang-format on
 
-// Prints the types of inputs or outputs by number, so that a text says tn::in<0>; a number that the op
-// does not have is refused with a sentence. Prints, for one input of f32:
+// Prints the types of inputs or outputs by number, so that a text says tn::in<0>; a number that the
+// op does not have is refused with a sentence. Prints, for one input of f32:
 //
 //     namespace tn {
 //     template <int I> struct in_type { typedef int type; static_assert(I < 0, "tn::in: the op has only 1"); };
@@ -97,8 +97,8 @@ static void put_array_types(tni_out *o, const char *direction, const char *is,
                   direction, is, direction);
 }
 
-// Prints an assertion for each parameter of the kernel, whose message is what the user reads. Prints,
-// for one input:
+// Prints an assertion for each parameter of the kernel, whose message is what the user reads.
+// Prints, for one input:
 //
 //     static_assert(tn::same<tn::parameter<0, tn_kernel>::type, tn::in<0>>, "parameter 0 has to be
 //         tn::in<0>, here tn::array<const float>");
@@ -130,9 +130,9 @@ static void put_checks(tni_out *o, const tni_user_text *u)
         n, u->attr, n, n, u->attr);
 }
 
-// Prints prologue, user's text and checks. #line gives the user's text its own name and lines from 1,
-// and ours the name "tenon", by which report_user_error tells them apart: line 1 of ours behind the text is
-// the declaration that fails if there is no such kernel.
+// Prints prologue, user's text and checks. #line gives the user's text its own name and lines from
+// 1, and ours the name "tenon", by which report_user_error tells them apart: line 1 of ours behind
+// the text is the declaration that fails if there is no such kernel.
 static void write_program(tni_out *o, const tni_dialect *d, const tni_emit_item *item)
 {
     const tni_user_text *u = item->opts;
@@ -199,7 +199,8 @@ tni_user_text tni_user_text_of(const tn_op_def *op, const tn_array *in, const tn
 
 // ---- errors ------------------------------------------------------------------------------------
 
-// Returns the first line of a log that has a word, its first line if none does; *end is the line's end.
+// Returns the first line of a log that has a word, its first line if none does; *end is the line's
+// end.
 static const char *line_with(const char *log, const char *word, const char **end)
 {
     const char *at = strstr(log, word);
@@ -216,8 +217,9 @@ static void report_no_kernel(const tni_user_text *u, tni_text *why)
 }
 
 // Turns the first error of a log, "swish.cu(3): error: ..." or "tenon(1): error: static assertion
-// failed with "..."", into a sentence: with the line if it is in the user's text, with our own words if
-// it is an assertion of ours. Any other error in our part means that the user's text ended too early.
+// failed with "..."", into a sentence: with the line if it is in the user's text, with our own
+// words if it is an assertion of ours. Any other error in our part means that the user's text ended
+// too early.
 static void report_user_error(const tni_user_text *u, const char *log, tni_text *why)
 {
     static const char said[] = "static assertion failed with \"";
@@ -254,8 +256,8 @@ static bool has_kernel(const tni_cubin *c, const char *name)
     return false;
 }
 
-// A log means that the text is wrong, which is the user's error; without one, the compiler or memory
-// failed.
+// A log means that the text is wrong, which is the user's error; without one, the compiler or
+// memory failed.
 tn_status tni_user_cubin(const tni_user_text *u, const char *chip, tni_cubin *c, bool *found,
                          tni_text *why)
 {

@@ -24,15 +24,15 @@ typedef struct {
     tn_dtype    dtype[TNI_USER_ARRAYS];  // of the inputs, then of the outputs
 } tni_user_text;
 
-// Returns whether an op's text can be compiled: its kernel's name is one, and its arrays and attributes
-// fit; false, with a sentence, if not.
+// Returns whether an op's text can be compiled: its kernel's name is one, and its arrays and
+// attributes fit; false, with a sentence, if not.
 bool tni_user_fits(const tn_op_def *op, size_t attr, tni_text *why);
 // Describes the text of an op that fits, for arrays of the dtypes of in and out.
 tni_user_text tni_user_text_of(const tn_op_def *op, const tn_array *in, const tn_array *out,
                                size_t attr);
 
-// Compiles a text for a chip, or finds it in the disk cache. TN_EUSER, with a sentence, if the text is
-// wrong or its kernel has other parameters.
+// Compiles a text for a chip, or finds it in the disk cache. TN_EUSER, with a sentence, if the text
+// is wrong or its kernel has other parameters.
 tn_status tni_user_cubin(const tni_user_text *u, const char *chip, tni_cubin *c, bool *found,
                          tni_text *why);
 

@@ -1,4 +1,5 @@
-// Calls with the kernel behind them: words of forms, running, and matrix products by a kernel of our own whose ending it is.
+// Calls with the kernel behind them: words of forms, running, and matrix products by a kernel of
+// our own whose ending it is.
 #include "device/cuda/with_kernel.h"
 
 #include "device/cuda/cuda_conv.h"
@@ -15,7 +16,8 @@ static int64_t order_of(const tni_launch *l, int access, int64_t width)
                                                   : 2 + tni_visits_in_order(l, access);
 }
 
-// A word of an instruction, its fields from the lowest bit on. Access or number: that which a launch is asked for.
+// A word of an instruction, its fields from the lowest bit on. Access or number: that which a
+// launch is asked for.
 static int64_t instruction_word(const tni_launch *l, const tni_ins *x, int64_t width)
 {
     const tni_kernel *k      = l->kernel;
@@ -88,8 +90,8 @@ static bool writes_of(const tni_launch *l, const tni_launch *other)
     return false;
 }
 
-// Whether the kernel before a call may be computed while the rest is: what it reads is overwritten by none of the three, and
-// none but itself knows what it makes.
+// Whether the kernel before a call may be computed while the rest is: what it reads is overwritten
+// by none of the three, and none but itself knows what it makes.
 static bool suits_prologue(const tni_call *call, const tni_launch *l)
 {
     const tni_launch *p = call->prologue;

@@ -40,8 +40,8 @@ static const tni_compiler compiler = { &tni_dialect_opencl, build_cl_program, cr
 
 static tni_compiled_counts kernel_counts;
 
-// 256 threads a group is what is_capable demands; 32 KiB of local memory is what OpenCL 1.2 promises,
-// and more would leave fewer groups on a compute unit.
+// 256 threads a group is what is_capable demands; 32 KiB of local memory is what OpenCL 1.2
+// promises, and more would leave fewer groups on a compute unit.
 tni_compiled *tni_cl_compiled_new(tni_cl *cl)
 {
     tni_compiled_opts o = { .by     = &compiler,
@@ -84,8 +84,8 @@ size_t tni_cl_scratch(void *session, void *entry, const tni_launch *l)
 
 // ---- the state ---------------------------------------------------------------------------------
 
-// The state that kernels share (simt.h): the failure of a CHECK, and counts that kernels leave at zero.
-// One array for the queue, zero at first, made on first use. Guarded by the lock.
+// The state that kernels share (simt.h): the failure of a CHECK, and counts that kernels leave at
+// zero. One array for the queue, zero at first, made on first use. Guarded by the lock.
 static tni_cl_mem    queue_state;
 static const int64_t zeros[4];
 
@@ -177,8 +177,8 @@ static void pass_arguments(tni_cl_launch *c, const tni_variant *v, const tni_lau
     for (int i = 0; i < n; i++) tni_cl_set_long(c, words[i]);
 }
 
-// Enqueues the kernel of a launch and, if it has one, its finish kernel, with the same arguments. The
-// queue is in order, so that the finish sees all partial results. Locked.
+// Enqueues the kernel of a launch and, if it has one, its finish kernel, with the same arguments.
+// The queue is in order, so that the finish sees all partial results. Locked.
 static tn_status start_kernels(tni_cl *cl, const tni_variant *v, const tni_launch *l,
                                const tni_simt *m, tni_text *why)
 {
@@ -222,8 +222,8 @@ static bool needs_wide_indices(const tni_launch *l)
     return false;
 }
 
-// Makes a buffer of the program's words, in which the interpreter reads them as constants. The queue
-// releases it when the launch is done: OpenCL counts the reference.
+// Makes a buffer of the program's words, in which the interpreter reads them as constants. The
+// queue releases it when the launch is done: OpenCL counts the reference.
 static tni_cl_mem word_buffer(tni_cl *cl, const tni_simt_program *p)
 {
     int32_t    code  = 0;
@@ -234,8 +234,8 @@ static tni_cl_mem word_buffer(tni_cl *cl, const tni_simt_program *p)
     return mem;
 }
 
-// Enqueues the interpreter on a program. Its arguments: all buffers it could have, scratch, state, the
-// words, and 8 bytes of local memory for each thread.
+// Enqueues the interpreter on a program. Its arguments: all buffers it could have, scratch, state,
+// the words, and 8 bytes of local memory for each thread.
 static tn_status start_program(tni_cl *cl, tni_cl_kernel kernel, const tni_simt_program *p,
                                const tni_cl_mem mem[TNI_MAX_BUFFERS + 2], int64_t groups,
                                tni_text *why)
@@ -252,9 +252,10 @@ static tn_status start_program(tni_cl *cl, tni_cl_kernel kernel, const tni_simt_
     return s;
 }
 
-// Runs a kernel by the interpreter, main stage and finish. Scratch is allocated for this launch, since
-// the interpreter splits the work differently from the compiled kernel that the plan asked scratch for.
-// Buffer arguments that the kernel does not have are set to the state: OpenCL rejects NULL. Locked.
+// Runs a kernel by the interpreter, main stage and finish. Scratch is allocated for this launch,
+// since the interpreter splits the work differently from the compiled kernel that the plan asked
+// scratch for. Buffer arguments that the kernel does not have are set to the state: OpenCL rejects
+// NULL. Locked.
 static tn_status launch_program(tni_cl *cl, tni_cl_kernel kernel, const tni_launch *l,
                                 tni_simt_program *p, tni_text *why)
 {
@@ -277,8 +278,8 @@ static tn_status launch_program(tni_cl *cl, tni_cl_kernel kernel, const tni_laun
     return s;
 }
 
-// Runs a kernel by the interpreter while it is not compiled. TN_EARG: the interpreter does not take it
-// (too large a program), so that it has to be compiled now.
+// Runs a kernel by the interpreter while it is not compiled. TN_EARG: the interpreter does not take
+// it (too large a program), so that it has to be compiled now.
 static tn_status launch_interpreted(void *session, const tni_launch *l, tni_text *why)
 {
     tni_cl          *cl   = tni_cl_get();
@@ -297,8 +298,8 @@ static tn_status launch_interpreted(void *session, const tni_launch *l, tni_text
     return s;
 }
 
-// Runs a fused kernel: the compiled variant for this launch if there is one, else the interpreter, else
-// the variant after waiting for its compiler. Kernels with CHECKs are waited for.
+// Runs a fused kernel: the compiled variant for this launch if there is one, else the interpreter,
+// else the variant after waiting for its compiler. Kernels with CHECKs are waited for.
 tn_status tni_cl_launch_kernel(void *session, void *entry, tni_launch *l, tni_text *why)
 {
     tni_cl   *cl = tni_cl_get();

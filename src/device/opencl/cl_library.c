@@ -1,6 +1,6 @@
-// Finds libOpenCL and a device, once for the process: the first GPU, else the first CPU device, or the
-// one that TN_OPENCL_DEVICE=platform:device names by number. libOpenCL is loaded at run time, so that
-// Tenon needs no OpenCL to be built or started.
+// Finds libOpenCL and a device, once for the process: the first GPU, else the first CPU device, or
+// the one that TN_OPENCL_DEVICE=platform:device names by number. libOpenCL is loaded at run time,
+// so that Tenon needs no OpenCL to be built or started.
 #include "device/opencl/opencl.h"
 
 #include <dlfcn.h>
@@ -83,8 +83,8 @@ static uint32_t devices_of(tni_cl *cl, tni_cl_platform_id p, uint64_t type, tni_
     return n < MAX_FOUND ? n : MAX_FOUND;
 }
 
-// Takes the device that the user named as platform:device. A name that is not one is an error, not a
-// reason to take another device.
+// Takes the device that the user named as platform:device. A name that is not one is an error, not
+// a reason to take another device.
 static bool choose_named(tni_cl *cl, const char *name, uint32_t n, tni_cl_platform_id *platform)
 {
     tni_cl_device_id device[MAX_FOUND];
@@ -149,7 +149,8 @@ static void device_text(const tni_cl *cl, int64_t what, char *dst, size_t size)
     for (size_t n = strlen(dst); n && dst[n - 1] == ' '; n--) dst[n - 1] = 0;
 }
 
-// Whether the device has an extension. The list is one text of unknown length, so it is measured first.
+// Whether the device has an extension. The list is one text of unknown length, so it is measured
+// first.
 static bool has_extension(const tni_cl *cl, const char *name)
 {
     size_t n = 0;
@@ -162,8 +163,8 @@ static bool has_extension(const tni_cl *cl, const char *name)
     return found;
 }
 
-// Reads the properties of the device. `chip` names driver and versions, so that a new driver does not
-// load binaries that an old one wrote.
+// Reads the properties of the device. `chip` names driver and versions, so that a new driver does
+// not load binaries that an old one wrote.
 static void describe_device(tni_cl *cl)
 {
     char name[128], version[128],
@@ -187,8 +188,8 @@ static void describe_device(tni_cl *cl)
     tni_text_add(&cl->detail, "%s, %s, %s", name, version, cl->fp64 ? "fp64" : "no fp64");
 }
 
-// Whether kernels can run: they use groups of 256 and pass arguments of up to 1 KB. OpenCL 1.2 promises
-// the latter for every full profile, not the former. Otherwise `detail` says so.
+// Whether kernels can run: they use groups of 256 and pass arguments of up to 1 KB. OpenCL 1.2
+// promises the latter for every full profile, not the former. Otherwise `detail` says so.
 static bool is_capable(tni_cl *cl)
 {
     if (cl->group >= 256 &&
@@ -223,8 +224,8 @@ bool tni_cl_forked(void)
     return forked;
 }
 
-// Opens the device; run once, by pthread_once. On failure `available` stays false and `detail` has the
-// reason.
+// Opens the device; run once, by pthread_once. On failure `available` stays false and `detail` has
+// the reason.
 static void open_once(void)
 {
     tni_cl *cl   = &opened;

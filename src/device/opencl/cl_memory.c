@@ -17,8 +17,8 @@ typedef struct {
     tni_cl_mem mem;
 } block;
 
-// Every block of the process. Guarded by the lock. Invariant: sorted by address, ranges do not overlap,
-// bytes is the sum of the blocks' bytes.
+// Every block of the process. Guarded by the lock. Invariant: sorted by address, ranges do not
+// overlap, bytes is the sum of the blocks' bytes.
 static struct {
     block **at;
     size_t  count, cap;
@@ -100,10 +100,10 @@ static void *reserve_addresses(size_t bytes)
     return p == MAP_FAILED ? NULL : p;
 }
 
-// Makes a buffer object; NULL if the device has no memory left. Drivers put off finding memory for a
-// buffer until its first use, when it is too late to fall back; migrating it to the device makes them
-// find it now. Bytes in use are counted here and compared with the device's memory, since a driver on a
-// CPU promises more than there is.
+// Makes a buffer object; NULL if the device has no memory left. Drivers put off finding memory for
+// a buffer until its first use, when it is too late to fall back; migrating it to the device makes
+// them find it now. Bytes in use are counted here and compared with the device's memory, since a
+// driver on a CPU promises more than there is.
 static tni_cl_mem create_buffer(const tni_cl *cl, size_t bytes)
 {
     int32_t code = 0;
@@ -228,7 +228,8 @@ static int32_t upload_bytes(const tni_cl *cl, tni_cl_buffer to, const char *host
     return code;
 }
 
-// The host's memory may be reused when this returns: it was copied to a slot, or the write has ended.
+// The host's memory may be reused when this returns: it was copied to a slot, or the write has
+// ended.
 tn_status tni_cl_upload(void *session, void *dst, tn_dtype dt, const void *host, int64_t count,
                         tni_text *why)
 {

@@ -8,8 +8,8 @@
 
 // ---- building ----------------------------------------------------------------------------------
 
-// Contraction is turned off in the text itself; division and square root round correctly if the device
-// can. -w, because drivers print warnings to the standard error of the user's program.
+// Contraction is turned off in the text itself; division and square root round correctly if the
+// device can. -w, because drivers print warnings to the standard error of the user's program.
 static const char *build_options(const tni_cl *cl)
 {
     return cl->exact_divide ? "-cl-std=CL1.2 -w -cl-fp32-correctly-rounded-divide-sqrt"
@@ -44,7 +44,8 @@ static tni_disk_key program_key(const tni_cl *cl, const char *source)
     return (tni_disk_key){ "cl", source, build_options(cl), "", cl->chip };
 }
 
-// Builds a program from its binary in the disk cache; NULL if there is none, or the driver rejects it.
+// Builds a program from its binary in the disk cache; NULL if there is none, or the driver rejects
+// it.
 static tni_cl_program load_cached(const tni_cl *cl, const char *source)
 {
     tni_disk_key   key    = program_key(cl, source);
@@ -76,8 +77,8 @@ static void store_cached(const tni_cl *cl, tni_cl_program p, const char *source)
     free(binary);
 }
 
-// The disk cache is tried first: compiling a program of many kernels takes far longer than loading its
-// binary. A binary that the driver rejects is compiled anew and replaced.
+// The disk cache is tried first: compiling a program of many kernels takes far longer than loading
+// its binary. A binary that the driver rejects is compiled anew and replaced.
 tni_cl_program tni_cl_build(const char *source, const char *what, tn_status *status, tni_text *why)
 {
     tni_cl *cl   = tni_cl_get();

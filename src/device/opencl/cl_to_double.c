@@ -7,10 +7,10 @@
 #define CL(...) #__VA_ARGS__ "\n"
 
 // clang-format off
-// bits_f: the exponent of a float is rebiased from 127 to 1023; a subnormal is normalized first, since
-// a double holds it as a normal number. bits_u, bits_l: an integer is rounded to 53 bits, to nearest,
-// ties to even; the implicit leading bit is subtracted last, so that a carry of the rounding
-// increments the exponent by itself.
+// bits_f: the exponent of a float is rebiased from 127 to 1023; a subnormal is normalized first,
+// since a double holds it as a normal number. bits_u, bits_l: an integer is rounded to 53 bits, to
+// nearest, ties to even; the implicit leading bit is subtracted last, so that a carry of the
+// rounding increments the exponent by itself.
 static const char *const to_double_text[] = {
     CL(M_FN ulong bits_f(float v) {
            uint b = as_uint(v);
@@ -47,8 +47,8 @@ static const char *const to_double_text[] = {
 };
 // clang-format on
 
-// The result is written as i64, which the device has, into the buffer of doubles: both have 8 bytes.
-// Axes of both operands are merged first, so that a contiguous cast has one.
+// The result is written as i64, which the device has, into the buffer of doubles: both have 8
+// bytes. Axes of both operands are merged first, so that a contiguous cast has one.
 tn_status tni_cl_to_double(const tni_call *c)
 {
     const tni_arg *x = &c->in[0], *y = &c->out;

@@ -38,7 +38,8 @@ typedef struct {
 // reason.
 tni_cl     *tni_cl_get(void);
 const char *tni_cl_detail(void);
-// Whether this process is the child of one that had opened the device, whose threads it does not have.
+// Whether this process is the child of one that had opened the device, whose threads it does not
+// have.
 bool tni_cl_forked(void);
 
 void tni_cl_lock(void);
@@ -101,8 +102,8 @@ tn_status tni_cl_enqueue(tni_cl_launch *l, const char *what, int axes, const siz
 
 // ---- kernels -----------------------------------------------------------------------------------
 
-// The table of compiled kernels: a new one (NULL when out of memory), that of the device, and how many
-// kernels were compiled or found on disk.
+// The table of compiled kernels: a new one (NULL when out of memory), that of the device, and how
+// many kernels were compiled or found on disk.
 tni_compiled *tni_cl_compiled_new(tni_cl *cl);
 tni_compiled *tni_cl_compiled(void *session);
 void          tni_cl_counts(int64_t *compiled, int64_t *found);

@@ -29,7 +29,8 @@ static inline int64_t tni_ref_offset(const tni_arg *x, const int64_t *at)
     return p;
 }
 
-// A walk through all indices of a shape in row-major order, which is also how an output is numbered:
+// A walk through all indices of a shape in row-major order, which is also how an output is
+// numbered:
 //
 //     for (tni_ref_walk w = tni_ref_walk_over(rank, size); w.left; tni_ref_walk_next(&w)) ... w.at ...
 typedef struct {

@@ -161,8 +161,9 @@ static void score_grads(const query *c)
     for (int64_t j = c->keys.first; j < c->keys.end; j++) c->dw[j] = c->w[j] * (c->dw[j] - delta);
 }
 
-// Adds the gradients of the query's scores to those of what was read beside them, and turns them into
-// those of the products of query and keys. A mask is added to the score; a score program has slopes.
+// Adds the gradients of the query's scores to those of what was read beside them, and turns them
+// into those of the products of query and keys. A mask is added to the score; a score program has
+// slopes.
 static void add_extra_grads(const query *c)
 {
     const tni_score *s = c->a->score;

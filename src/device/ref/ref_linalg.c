@@ -1,5 +1,5 @@
-// Linear algebra: device/host_linalg.c over cells, which are doubles and 64-bit integers. Devices without a
-// library run the same code; the tests of what factorizations promise judge both.
+// Linear algebra: device/host_linalg.c over cells, which are doubles and 64-bit integers. Devices
+// without a library run the same code; the tests of what factorizations promise judge both.
 #include "device/host_linalg.h"
 #include "ref.h"
 

@@ -15,10 +15,10 @@ int64_t tni_ref_wrap(tn_dtype dt, int64_t v)
     return tni_is_signed(dt) ? (int64_t)up >> over : (int64_t)(up >> over);
 }
 
-// The format of a narrow float: its digits (the hidden one included), the exponent of its
-// smallest normal number, its largest number, and all bits but the sign. endless: it has infinities. A format
-// with numbers above 2^(2 - lowest) uses the codes of infinity and of all NaNs but one for them (f8 e4m3), and
-// infinity becomes its largest number.
+// The format of a narrow float: its digits (the hidden one included), the exponent of its smallest
+// normal number, its largest number, and all bits but the sign. endless: it has infinities. A
+// format with numbers above 2^(2 - lowest) uses the codes of infinity and of all NaNs but one for
+// them (f8 e4m3), and infinity becomes its largest number.
 typedef struct {
     int      digits, lowest;
     double   largest;

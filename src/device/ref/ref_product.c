@@ -65,8 +65,8 @@ tn_status tni_ref_matmul(const tni_call *c)
 
 // ---- convolution -------------------------------------------------------------------------------
 
-// Adds the terms y += x * w of n input channels, or the same terms of the gradient of x or of w: the
-// three ops differ in nothing else. The steps are strides.
+// Adds the terms y += x * w of n input channels, or the same terms of the gradient of x or of w:
+// the three ops differ in nothing else. The steps are strides.
 static void add_terms(int op, int64_t n, tni_cell *x, int64_t step_x, tni_cell *w, int64_t step_w,
                       tni_cell *y)
 {
@@ -91,8 +91,8 @@ static bool meeting_place(const tni_conv_form *f, const int64_t *place, const in
     return in;
 }
 
-// Visits all terms: every image and place of y with every tap; there every output channel with every
-// input channel of its group. Where these meet in the padding, x is `fill`.
+// Visits all terms: every image and place of y with every tap; there every output channel with
+// every input channel of its group. Where these meet in the padding, x is `fill`.
 static void all_terms(int op, const tni_conv_form *f, int64_t fill)
 {
     const tni_arg *x = &f->arg[0], *w = &f->arg[1], *y = &f->arg[2];

@@ -1,5 +1,5 @@
-// Products with a sparse matrix, element by element, by its rows alone: the order of the transposed matrix, which other devices
-// use, is judged by it.
+// Products with a sparse matrix, element by element, by its rows alone: the order of the transposed
+// matrix, which other devices use, is judged by it.
 #include "ref.h"
 
 size_t tni_ref_spmm_scratch(const tni_call *c)
@@ -31,8 +31,8 @@ size_t tni_ref_sddmm_scratch(const tni_call *c)
     return 0;
 }
 
-// One sum for each element, in the order of the columns. A dense product of which most elements are then dropped would give the
-// same numbers, and does so in test/device/test_sparse.c.
+// One sum for each element, in the order of the columns. A dense product of which most elements are
+// then dropped would give the same numbers, and does so in test/device/test_sparse.c.
 tn_status tni_ref_sddmm(const tni_call *c)
 {
     const struct tni_attr_sparse *a = &c->attr->sparse;

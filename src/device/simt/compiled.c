@@ -1,9 +1,10 @@
 // The kernels that a device with work groups has compiled.
 //
-// A generated kernel has an entry, found by its key, and in it a variant for each class of shape that
-// was launched. A variant that is missing is built by a job, which builds one program of one or more
-// kernels. Hand-written texts and interpreters are programs too. Every program is built by a task, in
-// the background or by the first caller that cannot wait; later callers wait for the same task.
+// A generated kernel has an entry, found by its key, and in it a variant for each class of shape
+// that was launched. A variant that is missing is built by a job, which builds one program of one
+// or more kernels. Hand-written texts and interpreters are programs too. Every program is built by
+// a task, in the background or by the first caller that cannot wait; later callers wait for the
+// same task.
 // One lock guards all of it and is released while the compiler runs.
 #include "device/simt/compiled.h"
 
@@ -20,9 +21,9 @@
 // SLOTS: buckets of the table of entries, more than most processes have kernels.
 enum { SLOTS = 1024 };
 
-// A generated kernel, found by the bytes of its key, with its variants. Choosing a shape takes longer
-// than finding it again, so that the shapes of the last few launches are kept. Entries are never freed.
-// Invariant: variants are only added, and complete when they are.
+// A generated kernel, found by the bytes of its key, with its variants. Choosing a shape takes
+// longer than finding it again, so that the shapes of the last few launches are kept. Entries are
+// never freed. Invariant: variants are only added, and complete when they are.
 typedef struct entry entry;
 struct entry {
     tni_kernel      kernel;
@@ -36,9 +37,10 @@ struct entry {
     entry          *next;
 };
 
-// A program that is to be built, or was. A task is pending until a thread takes it, running while the
-// compiler is at it (without the lock), then done, for good. text is freed when it is built; `built` is
-// called then, with the lock held. Invariant: a task is not freed while it is queued or has waiters.
+// A program that is to be built, or was. A task is pending until a thread takes it, running while
+// the compiler is at it (without the lock), then done, for good. text is freed when it is built;
+// `built` is called then, with the lock held. Invariant: a task is not freed while it is queued or
+// has waiters.
 typedef enum { BUILD_PENDING, BUILD_RUNNING, BUILD_DONE } build_state;
 typedef struct build_task build_task;
 struct build_task {
@@ -57,8 +59,8 @@ struct build_task {
     void (*free)(build_task *u);  // called when nothing refers to it; NULL: it stays
 };
 
-// The program of a hand-written text for one pair of dtypes, and one kernel of such a program. A text
-// has several kernels, of which each is looked up when it is first launched.
+// The program of a hand-written text for one pair of dtypes, and one kernel of such a program. A
+// text has several kernels, of which each is looked up when it is first launched.
 typedef struct group_program group_program;
 struct group_program {
     build_task         u;
@@ -67,8 +69,8 @@ struct group_program {
     group_program     *next;
 };
 
-// The program of a text that its caller printed, known by the text's hash and length, since the text is
-// freed when it is built.
+// The program of a text that its caller printed, known by the text's hash and length, since the
+// text is freed when it is built.
 struct tni_text_program {
     build_task        u;
     uint64_t          hash;
@@ -136,8 +138,8 @@ static tn_status no_memory_for_kernels(const tni_compiled *t, tni_text *why)
 
 // ---- building ----------------------------------------------------------------------------------
 
-// Builds a task's program. The lock is held before and after, and released meanwhile: the state says
-// that the task is taken.
+// Builds a task's program. The lock is held before and after, and released meanwhile: the state
+// says that the task is taken.
 static void run_task(build_task *u)
 {
     tni_compiled *t     = u->t;
@@ -177,8 +179,8 @@ static void build_in_background(void *arg)
     pthread_mutex_unlock(&t->lock);
 }
 
-// Waits until a task is built: by another thread, or here if none has begun it. Returns its status, and
-// adds the reason if it failed. The lock is held; it is released while waiting.
+// Waits until a task is built: by another thread, or here if none has begun it. Returns its status,
+// and adds the reason if it failed. The lock is held; it is released while waiting.
 static tn_status wait_task(build_task *u, tni_text *why)
 {
     u->waiters++;
@@ -288,7 +290,8 @@ static tni_tuning settings_of(const tni_compiled *t, const tni_launch *l)
     return tni_tuned_find(t->o.chip, l, &won) ? won.settings : (tni_tuning){ { 0 } };
 }
 
-// The shape for a launch under some settings; few: if a thread is to use few registers, which makes tiles smaller.
+// The shape for a launch under some settings; few: if a thread is to use few registers, which makes
+// tiles smaller.
 static tni_simt choose_shape(const tni_compiled *t, const tni_launch *l, const tni_tuning *settings,
                              bool few)
 {
@@ -298,8 +301,8 @@ static tni_simt choose_shape(const tni_compiled *t, const tni_launch *l, const t
     return tni_simt_choose(l, &limits);
 }
 
-// The shape to compile for a launch: the one with few registers if the first choice was compiled and
-// spills.
+// The shape to compile for a launch: the one with few registers if the first choice was compiled
+// and spills.
 static tni_simt wanted_shape(const tni_compiled *t, const entry *e, const tni_launch *l)
 {
     tni_tuning         s = settings_of(t, l);
@@ -308,8 +311,8 @@ static tni_simt wanted_shape(const tni_compiled *t, const entry *e, const tni_la
     return v && v->registers.spilled ? choose_shape(t, l, &s, true) : m;
 }
 
-// The shape to launch with: of the compiled ones, the one that spills less; the first choice if nothing
-// is compiled yet or nothing spills.
+// The shape to launch with: of the compiled ones, the one that spills less; the first choice if
+// nothing is compiled yet or nothing spills.
 static tni_simt choose_launch_shape(const tni_compiled *t, const entry *e, const tni_launch *l,
                                     const tni_tuning *settings)
 {
@@ -329,8 +332,9 @@ bool tni_compiled_checks(const void *at)
 
 // ---- compiling ---------------------------------------------------------------------------------
 
-// Kernels that are built as the items of one program: for each the entry it belongs to, the variant to
-// be filled, and its name in the text. Invariant: u comes first, so that a task of a job is the job.
+// Kernels that are built as the items of one program: for each the entry it belongs to, the variant
+// to be filled, and its name in the text. Invariant: u comes first, so that a task of a job is the
+// job.
 struct job {
     build_task     u;
     int            n, room;
@@ -387,8 +391,8 @@ static job *find_job(const tni_compiled *t, const entry *e, const tni_simt_class
     return j;
 }
 
-// Adds a kernel that has to be compiled. Its name in the program is its number, so that equal programs
-// have equal texts, and are found on disk. Returns false when memory is out.
+// Adds a kernel that has to be compiled. Its name in the program is its number, so that equal
+// programs have equal texts, and are found on disk. Returns false when memory is out.
 static bool job_add(job *j, entry *e, const tni_simt_class *c)
 {
     tni_variant *v = calloc(1, sizeof *v);
@@ -403,9 +407,9 @@ static bool job_add(job *j, entry *e, const tni_simt_class *c)
     return true;
 }
 
-// Finds a kernel in a program, and adds to the variant's registers: the most of its two kernels counts.
-// A spill of up to FEW bytes counts as none: it stays in the first cache, and costs less than the half of
-// the threads that a shape with more registers gives up.
+// Finds a kernel in a program, and adds to the variant's registers: the most of its two kernels
+// counts. A spill of up to FEW bytes counts as none: it stays in the first cache, and costs less
+// than the half of the threads that a shape with more registers gives up.
 static tn_status find_function(const tni_compiled *t, void *program, const char *name,
                                tni_variant *v, void **f, tni_text *why)
 {
@@ -435,9 +439,9 @@ static tn_status find_job_functions(job *j)
     return s;
 }
 
-// Called when a job's program is built: gives each entry its variant and removes the job from the list.
-// Kept shapes are dropped, since the choice depends on which variants spill. If the program or a
-// function failed, the job stays in the list with the reason.
+// Called when a job's program is built: gives each entry its variant and removes the job from the
+// list. Kept shapes are dropped, since the choice depends on which variants spill. If the program
+// or a function failed, the job stays in the list with the reason.
 static void link_variants(build_task *u)
 {
     job *j = (job *)u, **at = &u->t->jobs;
@@ -470,8 +474,8 @@ static bool job_enlist(tni_compiled *t, job *j)
     return true;
 }
 
-// Returns the name of an op of a kernel in f64, preferably one that computes and not one that moves,
-// for a message; NULL if there is none.
+// Returns the name of an op of a kernel in f64, preferably one that computes and not one that
+// moves, for a message; NULL if there is none.
 static const char *op_in_double(const tni_kernel *k)
 {
     const char *found = NULL;
@@ -485,8 +489,8 @@ static const char *op_in_double(const tni_kernel *k)
     return found;
 }
 
-// A device without f64 can hold such values and pass them on, but not compute with them: the generator
-// is asked only after that.
+// A device without f64 can hold such values and pass them on, but not compute with them: the
+// generator is asked only after that.
 static tn_status can_emit_kernel(const tni_compiled *t, const tni_kernel *k, tni_text *why)
 {
     const char *reason = "", *name = t->o.by->dialect->name;
@@ -521,8 +525,8 @@ static tn_status submit_job(tni_compiled *t, job *j, bool wait, tni_task_kind ki
     return TN_OK;
 }
 
-// Starts jobs, of at most o.batch kernels, for those kernels of a plan that are neither compiled nor
-// being compiled. Without a background each job is waited for here.
+// Starts jobs, of at most o.batch kernels, for those kernels of a plan that are neither compiled
+// nor being compiled. Without a background each job is waited for here.
 static tn_status compile_all(tni_compiled *t, int n, const tni_launch *const *first, void **entries,
                              tni_text *why)
 {
@@ -558,8 +562,8 @@ static tn_status wait_for_kernels(tni_compiled *t, int n, const tni_launch *cons
 }
 
 // Finds the entries of a plan's kernels and starts to compile what is missing. With wait it goes
-// through twice: once for the first choice of shapes, once more for those that turned out to spill, in
-// a shape with few registers. If that fails, the first variant still runs.
+// through twice: once for the first choice of shapes, once more for those that turned out to spill,
+// in a shape with few registers. If that fails, the first variant still runs.
 static tn_status prepare_entries(tni_compiled *t, int n, const tni_launch *const *first, void **out,
                                  bool wait, tni_text *why)
 {
@@ -591,7 +595,8 @@ tn_status tni_compiled_prepare(tni_compiled *t, int n, const tni_launch *const *
 
 // ---- launching ---------------------------------------------------------------------------------
 
-// Returns the shape of a launch and its settings, from the kept ones if there is one. The lock is held.
+// Returns the shape of a launch and its settings, from the kept ones if there is one. The lock is
+// held.
 static tni_chosen_shape find_shape(const tni_compiled *t, entry *e, const tni_launch *l)
 {
     tni_chosen_shape now;
@@ -648,9 +653,9 @@ static tn_status start_variant(tni_compiled *t, entry *e, const tni_simt_class *
     return no_memory_for_kernels(t, why);
 }
 
-// A kernel that spills is ready only when its shape with few registers was compiled too, so that the
-// planner judges the better one. One that cannot be compiled counts as ready: its launch reports the
-// error.
+// A kernel that spills is ready only when its shape with few registers was compiled too, so that
+// the planner judges the better one. One that cannot be compiled counts as ready: its launch
+// reports the error.
 bool tni_compiled_ready(tni_compiled *t, void *at, const tni_launch *l)
 {
     tni_text why = { "" };
@@ -665,8 +670,8 @@ bool tni_compiled_ready(tni_compiled *t, void *at, const tni_launch *l)
     return ready;
 }
 
-// Compiles for a launch of a new class and, if the result spills, once more with few registers; then
-// the better of the two is taken. NULL if it is not compiled yet.
+// Compiles for a launch of a new class and, if the result spills, once more with few registers;
+// then the better of the two is taken. NULL if it is not compiled yet.
 static tni_variant *build_variant(tni_compiled *t, entry *e, const tni_launch *l, bool wait,
                                   tni_simt *m, tn_status *s, tni_text *why)
 {
@@ -729,7 +734,8 @@ const char *tni_compiled_chip(const tni_compiled *t)
     return t->o.chip;
 }
 
-// The text is that of the shape which the launch would have now, with the functions of the prelude left out.
+// The text is that of the shape which the launch would have now, with the functions of the prelude
+// left out.
 char *tni_compiled_source(const tni_compiled *t, tni_heap *h, const tni_launch *l)
 {
     tni_out       o;
@@ -743,10 +749,10 @@ char *tni_compiled_source(const tni_compiled *t, tni_heap *h, const tni_launch *
     return tni_out_take(&o);
 }
 
-// ---- kernels written by group_kernel -------------------------------------------------------------------
+// ---- kernels written by group_kernel -----------------------------------------------------------
 
-// Prints the program of a hand-written text and adds it to the list, not built yet; NULL when memory is
-// out.
+// Prints the program of a hand-written text and adds it to the list, not built yet; NULL when
+// memory is out.
 static group_program *new_program(tni_compiled *t, const char *const *text, tn_dtype x, tn_dtype y)
 {
     tni_heap       heap = tni_heap_default();
@@ -924,8 +930,8 @@ static void *interpreter_function(tni_compiled *t, tni_interpreter_level level)
     return t->interpret[level];
 }
 
-// Any level at or above the one asked for will do, whichever is built; if none is, the caller waits for
-// the one asked for.
+// Any level at or above the one asked for will do, whichever is built; if none is, the caller waits
+// for the one asked for.
 void *tni_compiled_interpreter(tni_compiled *t, tni_interpreter_level level)
 {
     void    *f   = NULL;

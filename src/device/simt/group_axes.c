@@ -1,5 +1,5 @@
-// Axes: the shape that several arguments have in common, with as few axes as possible, since kernels
-// divide by the size of each axis for every element.
+// Axes: the shape that several arguments have in common, with as few axes as possible, since
+// kernels divide by the size of each axis for every element.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
@@ -19,8 +19,8 @@ static void move_axis(tni_axes *a, int to, int from, int n)
     for (int k = 0; k < n; k++) a->stride[k][to] = a->stride[k][from];
 }
 
-// Returns whether two neighbouring axes are one in all n arguments: a step of the outer one is as long
-// as all of the inner one.
+// Returns whether two neighbouring axes are one in all n arguments: a step of the outer one is as
+// long as all of the inner one.
 static bool is_contiguous_pair(const tni_axes *a, int outer, int inner, int n)
 {
     for (int k = 0; k < n; k++)

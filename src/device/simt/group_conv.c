@@ -1,9 +1,9 @@
-// Convolution and its gradients by the kernels of group_text_conv.c: as implicit matrix products over
-// tiles, with one item per element if a group has very few channels, or as a matmul in place
+// Convolution and its gradients by the kernels of group_text_conv.c: as implicit matrix products
+// over tiles, with one item per element if a group has very few channels, or as a matmul in place
 // (group_conv_product.c).
 //
-// Everything is decided by sizes and strides alone, never by the device: how the depth is split decides
-// in which order sums are taken, and results are to be the same everywhere.
+// Everything is decided by sizes and strides alone, never by the device: how the depth is split
+// decides in which order sums are taken, and results are to be the same everywhere.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
@@ -24,8 +24,8 @@ _Static_assert(sizeof(conv_params) == 58 * 8 + 6 * 4 &&
                    sizeof(conv_params) <= TNI_KERNEL_ARGS_BYTES / 2,
                "no padding, and room for the buffers");
 
-// A kernel and its parameters for a call, all but the addresses, so that it depends on sizes and strides
-// alone. arg[] are the text's x, w and y, of which `result` is written.
+// A kernel and its parameters for a call, all but the addresses, so that it depends on sizes and
+// strides alone. arg[] are the text's x, w and y, of which `result` is written.
 typedef struct {
     conv_params        o;
     const char *const *text, *const *add;  // add: the text of conv_add, which adds chunks
@@ -97,8 +97,8 @@ static void set_images(conv_launch *j)
     }
 }
 
-// Sizes and strides of w. In the gradient for x the sum runs over output channels, and the columns are
-// input channels; in the gradient for w the columns are input channels times taps.
+// Sizes and strides of w. In the gradient for x the sum runs over output channels, and the columns
+// are input channels; in the gradient for w the columns are input channels times taps.
 static void set_weights(conv_launch *j, const tni_call *c)
 {
     conv_params   *o   = &j->o;
@@ -117,9 +117,10 @@ static void set_weights(conv_launch *j, const tni_call *c)
     }
 }
 
-// The window. In the gradient for x, tap t meets row r of the input only if r + padding - t * dilation
-// is divisible by the stride s. With g = gcd(s, dilation), that is every (s / g)-th tap from the first
-// one on, and from one to the next the position in the output moves back by dilation / g.
+// The window. In the gradient for x, tap t meets row r of the input only if r + padding - t *
+// dilation is divisible by the stride s. With g = gcd(s, dilation), that is every (s / g)-th tap
+// from the first one on, and from one to the next the position in the output moves back by dilation
+// / g.
 static void set_taps(conv_launch *j, const tni_conv_form *f)
 {
     conv_params *o = &j->o;
@@ -135,8 +136,8 @@ static void set_taps(conv_launch *j, const tni_conv_form *f)
     }
 }
 
-// Describes a call without its kernel. In the gradient for x the images change roles: what is read (x
-// of the text) is the gradient of the output, what is written (y) the gradient of the input.
+// Describes a call without its kernel. In the gradient for x the images change roles: what is read
+// (x of the text) is the gradient of the output, what is written (y) the gradient of the input.
 static conv_launch describe_conv(const tni_call *c)
 {
     tni_conv_form f = tni_conv_form_of(c, 3);
@@ -180,8 +181,8 @@ static double of_all_axes(const int64_t size[3])
 }
 
 // Returns whether some number of the kernel does not fit in 31 bits: then it runs in a version with
-// 64-bit offsets, which is slower. 1 << 30 leaves room for sums of two such numbers, and OUTSIDE of the
-// text is beyond it.
+// 64-bit offsets, which is slower. 1 << 30 leaves room for sums of two such numbers, and OUTSIDE of
+// the text is beyond it.
 static bool needs_64_bits(const conv_launch *j)
 {
     const conv_params *o     = &j->o;
@@ -203,21 +204,21 @@ static bool needs_64_bits(const conv_launch *j)
 
 // ---- tiles and chunks --------------------------------------------------------------------------
 
-// A kernel over tiles of a width: how many tiles there are, and about how many microseconds one takes
-// for 16 of the depth, alone on a multiprocessor.
+// A kernel over tiles of a width: how many tiles there are, and about how many microseconds one
+// takes for 16 of the depth, alone on a multiprocessor.
 typedef struct {
     const char *const *text;
     int64_t            width, tiles;
     double             us;
 } tiling;
 
-// The H200 that the times were measured on has 132 multiprocessors. The number decides how the depth is
-// split on every device, since the order of sums must not depend on the device. MOST_SCRATCH bounds the
-// memory for partial sums.
+// The H200 that the times were measured on has 132 multiprocessors. The number decides how the
+// depth is split on every device, since the order of sums must not depend on the device.
+// MOST_SCRATCH bounds the memory for partial sums.
 enum { MULTIPROCESSORS = 132, MOST_SCRATCH = 32 << 20 };
 
-// Splits the depth into n chunks of whole 16s, a tile's depth. Many chunks are added by 16 items per
-// element, in a tree.
+// Splits the depth into n chunks of whole 16s, a tile's depth. Many chunks are added by 16 items
+// per element, in a tree.
 static void set_chunks(conv_params *o, int64_t depth, int64_t n)
 {
     o->chunk     = depth > 0 ? tni_ceil_div(tni_ceil_div(depth, n), 16) * 16 : 16;
@@ -225,10 +226,10 @@ static void set_chunks(conv_params *o, int64_t depth, int64_t n)
     o->add_lanes = o->chunks > 8 ? 16 : 1;
 }
 
-// Estimates the microseconds of n chunks: a group begins, goes through its share of the depth and ends;
-// multiprocessors take groups in turn, and one that has only a single group waits for memory, which
-// costs it half as much again. Chunks cost one more launch, and their sums are written and read at
-// about 3 TB/s.
+// Estimates the microseconds of n chunks: a group begins, goes through its share of the depth and
+// ends; multiprocessors take groups in turn, and one that has only a single group waits for memory,
+// which costs it half as much again. Chunks cost one more launch, and their sums are written and
+// read at about 3 TB/s.
 static double tiling_cost(const tiling *t, int64_t depth, int64_t n, double bytes)
 {
     enum { BEGIN = 3, LAUNCH = 3, BYTES_A_US = 3000000 };
@@ -238,8 +239,9 @@ static double tiling_cost(const tiling *t, int64_t depth, int64_t n, double byte
     return n > 1 ? us + LAUNCH + 2 * bytes * (double)n / BYTES_A_US : us;
 }
 
-// Tries the numbers of chunks that fill the GPU once, twice and so on, and one chunk. Returns the best,
-// with *us lowered to its cost, or 0 if none is below *us. A chunk has at least LEAST of the depth.
+// Tries the numbers of chunks that fill the GPU once, twice and so on, and one chunk. Returns the
+// best, with *us lowered to its cost, or 0 if none is below *us. A chunk has at least LEAST of the
+// depth.
 static int64_t best_chunks(const tiling *t, int64_t depth, double bytes, double *us)
 {
     enum { FILLS = 8, LEAST = 32 };
@@ -278,8 +280,8 @@ static const tiling *best_tiling(conv_launch *j, int count, const tiling *t, int
 // ---- kernels -----------------------------------------------------------------------------------
 
 // Plans the forward pass or the gradient for x as a product over tiles of 128 rows. Rows of each
-// residue modulo the stride are a product of their own in the gradient for x, so that their tiles add
-// up. The times are microseconds per 16 of the depth, measured for each width of tile.
+// residue modulo the stride are a product of their own in the gradient for x, so that their tiles
+// add up. The times are microseconds per 16 of the depth, measured for each width of tile.
 static void plan_tiles(conv_launch *j)
 {
     enum { ROWS = 128 };
@@ -351,8 +353,8 @@ static void plan_direct(conv_launch *j)
     j->text        = few_text(j);
 }
 
-// Plans the gradient for w of few channels: a group of 64 per element, or, with channels last, an item
-// per element. The depth is split so that every multiprocessor has about 16 such small groups.
+// Plans the gradient for w of few channels: a group of 64 per element, or, with channels last, an
+// item per element. The depth is split so that every multiprocessor has about 16 such small groups.
 static void plan_direct_weights(conv_launch *j)
 {
     enum { SMALL_GROUPS = 16 * MULTIPROCESSORS };
@@ -375,8 +377,8 @@ static bool is_channels_first(const tni_arg *w)
     return taps == 1 || w->size[1] == 1 || w->stride[1] == taps;
 }
 
-// Chooses the kernel. A tile that is nearly empty wastes its time, so that few columns, or few weights,
-// go to the kernels without tiles.
+// Chooses the kernel. A tile that is nearly empty wastes its time, so that few columns, or few
+// weights, go to the kernels without tiles.
 static conv_launch plan_conv(const tni_call *c)
 {
     conv_launch j       = describe_conv(c);

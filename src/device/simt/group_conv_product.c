@@ -1,5 +1,5 @@
-// Convolutions that are a matrix product of their operands in place: windows of one tap, and windows as
-// large as the image. The device's own matmul, which may be a library's, runs them.
+// Convolutions that are a matrix product of their operands in place: windows of one tap, and
+// windows as large as the image. The device's own matmul, which may be a library's, runs them.
 //
 // With one tap, y (out, positions) = w (out, in) x (in, positions) for each image. With a window as
 // large as the image, y (images, out) = x (images, in * H * W) w^T.
@@ -43,8 +43,9 @@ static tni_arg transposed(tni_arg x)
     return x;
 }
 
-// Makes the call out = a @ b or, if out is column-major, its transpose, which libraries and kernels are
-// faster at. first: the number of the call's input that a is; what is known of the inputs goes with them.
+// Makes the call out = a @ b or, if out is column-major, its transpose, which libraries and kernels
+// are faster at. first: the number of the call's input that a is; what is known of the inputs goes
+// with them.
 static void set_product(const tni_call *c, int first, tni_arg a, tni_arg b, tni_arg out,
                         tni_arg in[2], tni_call *m)
 {
@@ -71,8 +72,8 @@ static bool has_one_tap(const tni_conv_form *f)
     return true;
 }
 
-// Returns an image of a group as a matrix of channels by positions. all: images and positions join to
-// one axis, as the gradient for w needs, which sums over both.
+// Returns an image of a group as a matrix of channels by positions. all: images and positions join
+// to one axis, as the gradient for w needs, which sums over both.
 static bool image_matrix(const tni_arg *x, int64_t groups, bool all, tni_arg *m)
 {
     int64_t places, step, chans = x->size[1] / groups, images = x->size[0];
@@ -99,7 +100,8 @@ static bool as_one_tap(const tni_call *c, const tni_conv_form *f, tni_arg in[2],
     const int64_t *s       = x[W].stride;
     tni_arg        a, b, w;
     if (out < LEAST || chans < LEAST || !has_one_tap(f)) return false;
-    // Images whose places follow each other, as with channels last, are one product and not one each.
+    // Images whose places follow each other, as with channels last, are one product and not one
+    // each.
     bool all = image_matrix(&x[X], G, true, &a) && image_matrix(&x[Y], G, true, &b);
     if (!all &&
         (weights || !image_matrix(&x[X], G, false, &a) || !image_matrix(&x[Y], G, false, &b)))

@@ -26,8 +26,9 @@ static tni_axes copy_axes(const tni_arg *out, const tni_arg *in)
     return a;
 }
 
-// Adds buffer and access number i: argument x with the strides of argument `of` of the axes. The access
-// also says which strides are 0 or 1, which is part of the kernel's key and lets the text be shorter.
+// Adds buffer and access number i: argument x with the strides of argument `of` of the axes. The
+// access also says which strides are 0 or 1, which is part of the kernel's key and lets the text be
+// shorter.
 static void add_access(tni_kernel *k, tni_launch *l, int i, const tni_arg *x, const tni_axes *a,
                        int of)
 {

@@ -1,11 +1,11 @@
-// A user's op that is computed by a function on the host: inputs are downloaded and outputs uploaded,
-// which waits for the device.
+// A user's op that is computed by a function on the host: inputs are downloaded and outputs
+// uploaded, which waits for the device.
 #include "device/simt/groups.h"
 
 #include <string.h>
 
-// An array of a call in host memory. at is where it is on the device, NULL for an output that nothing
-// reads.
+// An array of a call in host memory. at is where it is on the device, NULL for an output that
+// nothing reads.
 typedef struct {
     tn_array a;
     char    *at;  // on the device; NULL for an output that nothing reads

@@ -1,4 +1,5 @@
-// Convolution of each channel with a window of its own and its gradient for x, by the kernel of group_text_depthwise.c.
+// Convolution of each channel with a window of its own and its gradient for x, by the kernel of
+// group_text_depthwise.c.
 #include "device/simt/groups.h"
 
 enum { X, W, Y };
@@ -49,9 +50,10 @@ const char *const *tni_groups_depthwise_text(const tni_call *c)
     return tni_text_depthwise[2 * (c->op == TNI_conv_dgrad) + c->attr->conv.stride[0] - 1];
 }
 
-// Divides the items of groups among vectors of channels, strips and bands, for the fewest groups: those of small images
-// have few items across. Of vectors there are 8 or 16, half a line of memory or one, and 16 if that takes no more groups; items that are neighbours in
-// both directions share most pixels.
+// Divides the items of groups among vectors of channels, strips and bands, for the fewest groups:
+// those of small images have few items across. Of vectors there are 8 or 16, half a line of memory
+// or one, and 16 if that takes no more groups; items that are neighbours in both directions share
+// most pixels.
 static void divide_items(depthwise_params *o, int64_t vectors, int64_t strips, int64_t bands)
 {
     static const int sides[] = { 2, 1, 3, 0 };
@@ -72,7 +74,8 @@ static void divide_items(depthwise_params *o, int64_t vectors, int64_t strips, i
         }
 }
 
-// Items beyond an end do nothing. In the gradient images change roles, and items begin at minus the padding.
+// Items beyond an end do nothing. In the gradient images change roles, and items begin at minus the
+// padding.
 tn_status tni_groups_depthwise(const tni_call *c, const char *const *text, char *y,
                                const tni_ending_args *ending)
 {

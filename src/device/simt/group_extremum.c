@@ -1,16 +1,16 @@
-// argmax and argmin by the kernels of group_text_extremum.c: how lines are split and which kernel takes
-// them.
+// argmax and argmin by the kernels of group_text_extremum.c: how lines are split and which kernel
+// takes them.
 //
-// A line is what is reduced to one index. If neighbouring elements are in the same line, several items
-// share a line (arg_rows); if they are in neighbouring lines, each item has a line of its own
-// (arg_columns). Lines that are too few and too long to keep a device busy are split into chunks, and
-// arg_last compares the chunks' results.
+// A line is what is reduced to one index. If neighbouring elements are in the same line, several
+// items share a line (arg_rows); if they are in neighbouring lines, each item has a line of its own
+// (arg_columns). Lines that are too few and too long to keep a device busy are split into chunks,
+// and arg_last compares the chunks' results.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
 
-// Sizes that trade how busy a large GPU is kept, with some hundred thousand items at a time, against
-// the cost of a second kernel.
+// Sizes that trade how busy a large GPU is kept, with some hundred thousand items at a time,
+// against the cost of a second kernel.
 enum {
     ITEMS       = 256,      // items of a group
     SHIFT       = 8,        // logarithm of ITEMS
@@ -49,8 +49,8 @@ static int shift_for(int64_t work)
     return s;
 }
 
-// Returns the axes of the input that are kept, or those that are reduced, in row-major order, in which
-// indices count.
+// Returns the axes of the input that are kept, or those that are reduced, in row-major order, in
+// which indices count.
 static tni_axes arg_axes_of(const tni_call *c, bool folded)
 {
     const tni_arg *in = &c->in[0];
@@ -64,8 +64,8 @@ static tni_axes arg_axes_of(const tni_call *c, bool folded)
     return a;
 }
 
-// Returns whether neighbouring elements belong to neighbouring lines, and at least MIN_COLUMNS of them
-// in a row.
+// Returns whether neighbouring elements belong to neighbouring lines, and at least MIN_COLUMNS of
+// them in a row.
 static bool are_columns(const tni_axes *kept, const tni_axes *reduced)
 {
     if (reduced->rank != 1 || kept->rank < 1) return false;
@@ -74,8 +74,8 @@ static bool are_columns(const tni_axes *kept, const tni_axes *reduced)
            kept->size[kept->rank - 1] >= MIN_COLUMNS;
 }
 
-// Returns the elements of a chunk: the whole line if there are lines enough to keep the device busy or
-// the line is short, else as many as make enough chunks, but not below a minimum.
+// Returns the elements of a chunk: the whole line if there are lines enough to keep the device busy
+// or the line is short, else as many as make enough chunks, but not below a minimum.
 static int64_t chunk_of(const extremum_params *o, bool columns)
 {
     int64_t busy = columns ? LINES : GROUPS, low = columns ? MIN_CHUNK : LONG / 4;
@@ -86,8 +86,8 @@ static int64_t chunk_of(const extremum_params *o, bool columns)
     return chunk < low ? low : chunk;
 }
 
-// Decides on kernel, chunks and items per line, by sizes and strides alone: the scratch of a plan is
-// computed before it runs.
+// Decides on kernel, chunks and items per line, by sizes and strides alone: the scratch of a plan
+// is computed before it runs.
 static arg_reduce plan_arg_reduce(const tni_call *c)
 {
     arg_reduce       j = { .kept = arg_axes_of(c, false), .reduced = arg_axes_of(c, true) };

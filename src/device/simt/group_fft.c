@@ -1,13 +1,13 @@
-// Fourier transforms by the kernels of group_text_fft.c, axis by axis, if every length is a power of two that local memory holds; others
-// run on the host.
+// Fourier transforms by the kernels of group_text_fft.c, axis by axis, if every length is a power
+// of two that local memory holds; others run on the host.
 #include "device/host_fft.h"
 #include "device/host_linalg.h"
 #include "device/simt/groups.h"
 
 #include <string.h>
 
-// The kernels' parameters, `fft_params` of the text: places and strides in numbers. Line l begins at l / inner * outer + l % inner * pitch,
-// and its elements are `step` apart.
+// The kernels' parameters, `fft_params` of the text: places and strides in numbers. Line l begins
+// at l / inner * outer + l % inner * pitch, and its elements are `step` apart.
 typedef struct {
     int64_t at_x, at_y, lines, inner, outer_x, outer_y, pitch_x, pitch_y, step_x, step_y;
     float   scale[3];  // their sum
@@ -17,10 +17,12 @@ typedef struct {
 _Static_assert(sizeof(fft_params) == 10 * 8 + 8 * 4,
                "no padding: the text declares the same fields");
 
-// Lines of another length, or of a length that is no power of two, would need twiddles and radices of their own, or several launches: on a device
-// without cuFFT they are rare enough to go to the host.
+// Lines of another length, or of a length that is no power of two, would need twiddles and radices
+// of their own, or several launches: on a device without cuFFT they are rare enough to go to the
+// host.
 //
-// Elements of a line, at most: two arrays of them, of 4 or 8 bytes, are in the 32 KiB of local memory that OpenCL promises.
+// Elements of a line, at most: two arrays of them, of 4 or 8 bytes, are in the 32 KiB of local
+// memory that OpenCL promises.
 bool tni_groups_takes_fft(const tni_call *c)
 {
     tni_fft f    = tni_fft_of(c);
@@ -54,10 +56,12 @@ static tn_status launch_lines(const tni_call *c, tn_dtype dt, const void *x, voi
     return tni_kernel_args_launch(&h, tni_ceil_div(o.lines, group / o.n), 256, c->why);
 }
 
-// Lines of an axis before the last are columns: neighbours of a group's items are `inner` pairs apart, so that memory is read in pieces of 8 or 16
-// bytes. A library, where there is one, does that better.
+// Lines of an axis before the last are columns: neighbours of a group's items are `inner` pairs
+// apart, so that memory is read in pieces of 8 or 16 bytes. A library, where there is one, does
+// that better.
 //
-// The axes before the last, whose elements have `last` pairs each; from x to y first, then in place.
+// The axes before the last, whose elements have `last` pairs each; from x to y first, then in
+// place.
 static tn_status launch_others(const tni_call *c, const tni_fft *f, const void *x, void *y,
                                int64_t last, bool inverse)
 {
@@ -94,7 +98,8 @@ size_t tni_groups_fft_scratch(const tni_call *c)
     return (size_t)n;
 }
 
-// The last axis from the input to the result, the others in place; of spectra to real numbers the others first, into scratch.
+// The last axis from the input to the result, the others in place; of spectra to real numbers the
+// others first, into scratch.
 tn_status tni_groups_fft_lines(const tni_call *c)
 {
     tni_fft     f   = tni_fft_of(c);

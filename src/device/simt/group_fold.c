@@ -1,10 +1,10 @@
-// The adjoint of views (fold), by the kernel of group_text_fold.c: each element of the base sums the
-// elements of the view that show it.
+// The adjoint of views (fold), by the kernel of group_text_fold.c: each element of the base sums
+// the elements of the view that show it.
 //
-// A view may show an element several times (windows that overlap). Its axes are split in two: `in` are
-// axes that together show each element at most once, so that an element's index along them is found by
-// division; `tap` are the rest, whose combinations are tried one after the other. A window of 3 x 3
-// gives nine taps.
+// A view may show an element several times (windows that overlap). Its axes are split in two: `in`
+// are axes that together show each element at most once, so that an element's index along them is
+// found by division; `tap` are the rest, whose combinations are tried one after the other. A window
+// of 3 x 3 gives nine taps.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
@@ -29,7 +29,8 @@ static void append_axis(tni_axes *to, const tni_axes *from, int i)
     to->stride[1][r] = from->stride[1][i];
 }
 
-// Tries the axes from the largest on, so that `tap`, whose sizes multiply the work, gets the smallest.
+// Tries the axes from the largest on, so that `tap`, whose sizes multiply the work, gets the
+// smallest.
 static void split_axes(const tni_axes *view, tni_axes *in, tni_axes *tap)
 {
     uint32_t taken = 0;
@@ -47,9 +48,9 @@ static void split_axes(const tni_axes *view, tni_axes *in, tni_axes *tap)
     }
 }
 
-// Returns the view's axes with their strides in the base (0) and in x (1). An axis that runs backwards
-// in the base is reversed, since division needs positive strides; *at and *from are where the two then
-// begin.
+// Returns the view's axes with their strides in the base (0) and in x (1). An axis that runs
+// backwards in the base is reversed, since division needs positive strides; *at and *from are where
+// the two then begin.
 static tni_axes view_axes(const tni_call *c, int64_t *at, int64_t *from)
 {
     const tni_arg *x = &c->in[0];

@@ -14,8 +14,8 @@ typedef struct {
 _Static_assert(sizeof(scatter_params) == 6 * 8 + 2 * 4,
                "no padding: the text declares the same fields");
 
-// Returns whether sums are kept in f32 scratch. Segments add all values of an element before they round
-// it, and need none.
+// Returns whether sums are kept in f32 scratch. Segments add all values of an element before they
+// round it, and need none.
 static bool sums_in_float(const tni_call *c)
 {
     return c->op == TNI_scatter_add && tni_is_rounded(c->out.dtype) && !tni_segments_can(c);
@@ -38,8 +38,8 @@ static tn_status copy_through_device(const tni_call *c, const tni_arg *from, con
     return tni_call_run(&call);
 }
 
-// The lines along the indexed axis, over all other axes: argument 0 is the index, 1 the values, 2 the
-// result.
+// The lines along the indexed axis, over all other axes: argument 0 is the index, 1 the values, 2
+// the result.
 static tni_axes scatter_lines(const tni_call *c, const tni_arg *y)
 {
     const tni_arg *index = &c->in[1], *v = &c->in[2];

@@ -6,8 +6,8 @@
 // Items of a group where a kernel does not need more: two warps of NVIDIA, one wavefront of AMD.
 enum { GROUP = 64 };
 
-// With compile_only the text only starts to be compiled: arguments are collected and the launch does
-// nothing, so that callers need no case for it.
+// With compile_only the text only starts to be compiled: arguments are collected and the launch
+// does nothing, so that callers need no case for it.
 tn_status tni_kernel_args_begin(tni_kernel_args *h, const tni_call *c, const char *const *text,
                                 const char *name, tn_dtype x, tn_dtype y)
 {
@@ -46,8 +46,8 @@ void tni_kernel_args_add_long(tni_kernel_args *h, int64_t value)
     tni_kernel_args_add(h, &value, sizeof value);
 }
 
-// Returns the bytes from the buffer's start to the address, which kernels get as an offset: on OpenCL a
-// buffer is a handle and not an address.
+// Returns the bytes from the buffer's start to the address, which kernels get as an offset: on
+// OpenCL a buffer is a handle and not an address.
 int64_t tni_kernel_args_add_buffer(tni_kernel_args *h, const void *address)
 {
     tni_buffer_at s = h->fns->buffer_at(h->session, address);

@@ -1,12 +1,14 @@
-// Linear algebra of small matrices by the kernels of group_text_linalg.c: cholesky, lu and what is solved by them. Larger ones, and other
-// factorizations, run on the host.
+// Linear algebra of small matrices by the kernels of group_text_linalg.c: cholesky, lu and what is
+// solved by them. Larger ones, and other factorizations, run on the host.
 //
-// A factorization in global memory would read and write the matrix once a column; in local memory that is once in all. For the batches of
-// small matrices that programs have, one group each also fills a GPU, without a library's launches for each step.
+// A factorization in global memory would read and write the matrix once a column; in local memory
+// that is once in all. For the batches of small matrices that programs have, one group each also
+// fills a GPU, without a library's launches for each step.
 #include "device/host_linalg.h"
 #include "device/simt/groups.h"
 
-// The kernels' parameters, `linalg_params` of the text. Places are in elements from the start of a buffer.
+// The kernels' parameters, `linalg_params` of the text. Places are in elements from the start of a
+// buffer.
 typedef struct {
     int64_t at_a, at_b, at_lu, at_order, at_y, at_info;
     int32_t n, k, upper, unit, transposed, by_lu, has_y, has_order, has_info, zero;
@@ -24,7 +26,8 @@ bool tni_groups_takes_linalg(const tni_call *c)
     return n > 0 && n * (n + 1) * e <= MATRIX && n * COLUMNS * e <= MATRIX / 2;
 }
 
-// Passes the buffer of an operand; a missing one is the buffer of another, and not touched. Returns its place in elements.
+// Passes the buffer of an operand; a missing one is the buffer of another, and not touched. Returns
+// its place in elements.
 static int64_t add_array(tni_kernel_args *h, const tni_linalg_array *x,
                          const tni_linalg_array *other)
 {
@@ -32,11 +35,13 @@ static int64_t add_array(tni_kernel_args *h, const tni_linalg_array *x,
     return tni_kernel_args_add_buffer(h, at->data) / (int64_t)tni_dtype_size(at->dtype);
 }
 
-// Puts the arguments together in the order of the kernel's parameters: a factorization has the matrix, its results and info, a solution the
-// matrix or its factors, the right sides, the order of rows and the result. Outputs that nothing reads are marked as missing.
+// Puts the arguments together in the order of the kernel's parameters: a factorization has the
+// matrix, its results and info, a solution the matrix or its factors, the right sides, the order of
+// rows and the result. Outputs that nothing reads are marked as missing.
 //
-// A factorization has 128 items for each matrix, eight rows of sixteen: with 64 x 64 elements and fewer in each step, more would wait at
-// barriers. A solution has a warp for each 32 right sides, which need no barrier.
+// A factorization has 128 items for each matrix, eight rows of sixteen: with 64 x 64 elements and
+// fewer in each step, more would wait at barriers. A solution has a warp for each 32 right sides,
+// which need no barrier.
 tn_status tni_groups_linalg_small(const tni_call *c)
 {
     tni_linalg f     = tni_linalg_of(c);

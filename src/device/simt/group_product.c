@@ -1,9 +1,9 @@
-// Matrix products by the kernel of group_text_product.c, for devices without a library and for dtypes
-// and layouts that a library does not take.
+// Matrix products by the kernel of group_text_product.c, for devices without a library and for
+// dtypes and layouts that a library does not take.
 #include "device/simt/groups.h"
 
-// Passes an operand with the axes of its batch. The kernel finds row and column strides in the last two
-// places, which a batch of at most TN_MAX_RANK - 2 axes never uses.
+// Passes an operand with the axes of its batch. The kernel finds row and column strides in the last
+// two places, which a batch of at most TN_MAX_RANK - 2 axes never uses.
 static void add_matrix(tni_kernel_args *h, const tni_arg *x, const tni_axes *batch, int i)
 {
     tni_axes a     = *batch;

@@ -2,15 +2,15 @@
 // which its elements are combined, depends on sizes alone, so that results are the same on every
 // device.
 //
-// Lines whose elements are neighbours are scanned by groups of items (rows), others by one item each
-// (columns). Long lines are split into chunks in three launches: totals of chunks, what precedes each
-// chunk, and the scan itself.
+// Lines whose elements are neighbours are scanned by groups of items (rows), others by one item
+// each (columns). Long lines are split into chunks in three launches: totals of chunks, what
+// precedes each chunk, and the scan itself.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
 
-// Sizes that trade how busy a large GPU is kept, with some hundred thousand items at a time, against
-// reading x a second time for the totals.
+// Sizes that trade how busy a large GPU is kept, with some hundred thousand items at a time,
+// against reading x a second time for the totals.
 enum {
     EACH      = 8,             // elements of an item
     ITEMS     = 256,           // items of a group
@@ -21,8 +21,8 @@ enum {
     MIN_CHUNK = 32             // fewest elements of an item's chunk
 };
 
-// The kernels' parameters, `scan_params` of the text. width: items of a line, 0 if each line or chunk
-// is one item's; shift: the logarithm of the elements that those items have of a tile.
+// The kernels' parameters, `scan_params` of the text. width: items of a line, 0 if each line or
+// chunk is one item's; shift: the logarithm of the elements that those items have of a tile.
 typedef struct {
     int64_t n, lines, x_step, y_step, chunk, chunks;
     int32_t width, shift, flat, unused;
@@ -31,8 +31,8 @@ typedef struct {
 _Static_assert(sizeof(scan_params) == 6 * 8 + 4 * 4,
                "no padding: the text declares the same fields");
 
-// Gives a line as many items, in powers of two, as it has work for. Lines are split only if they are
-// few and each longer than four tiles; chunks are whole tiles.
+// Gives a line as many items, in powers of two, as it has work for. Lines are split only if they
+// are few and each longer than four tiles; chunks are whole tiles.
 static void split_rows(scan_params *o)
 {
     o->width = 1;
@@ -43,8 +43,8 @@ static void split_rows(scan_params *o)
     o->chunk      = tni_ceil_div(chunk, TILE) * TILE;
 }
 
-// Lines are split only if there are not half as many as keep a device busy, and chunks have at least
-// MIN_CHUNK elements.
+// Lines are split only if there are not half as many as keep a device busy, and chunks have at
+// least MIN_CHUNK elements.
 static void split_columns(scan_params *o)
 {
     o->width = 0;
@@ -53,8 +53,8 @@ static void split_columns(scan_params *o)
     o->chunk      = chunk < MIN_CHUNK ? MIN_CHUNK : chunk;
 }
 
-// The result is dense, so that its stride along the axis is the product of the sizes behind it. Rows
-// need a stride of x that fits in 32 bits, which the kernel computes with.
+// The result is dense, so that its stride along the axis is the product of the sizes behind it.
+// Rows need a stride of x that fits in 32 bits, which the kernel computes with.
 static scan_params plan_scan(const tni_call *c)
 {
     const tni_arg *in = &c->in[0], *out = &c->out;
@@ -90,7 +90,8 @@ static tn_status begin_scan_kernel(tni_kernel_args *h, const tni_call *c, const 
     return tni_kernel_args_begin(h, c, text, name, c->in[0].dtype, c->out.dtype);
 }
 
-// Returns whether the lines of x follow each other without gaps, so that an offset needs no division.
+// Returns whether the lines of x follow each other without gaps, so that an offset needs no
+// division.
 static bool is_flat(const tni_axes *lines, const scan_params *o)
 {
     return o->x_step == 1 &&
@@ -138,8 +139,8 @@ static tn_status launch_starts(const tni_call *c, const scan_params *o)
     return tni_kernel_args_launch(&h, o->lines, ITEMS, c->why);
 }
 
-// Scans each line by one launch, or, if lines are long, by three: the totals of chunks, their prefix sums, and
-// the chunks with what comes before them.
+// Scans each line by one launch, or, if lines are long, by three: the totals of chunks, their
+// prefix sums, and the chunks with what comes before them.
 tn_status tni_groups_scan(const tni_call *c)
 {
     scan_params o     = plan_scan(c);

@@ -1,7 +1,7 @@
-// scatter_add with the same index along all other axes, as for the rows of an embedding, by the kernels
-// of group_text_segments.c: the indices are sorted with their positions, and each run of equal indices
-// is added to its row. Rows of one index are added in their order, so that the bits are those of adding
-// all rows one after the other.
+// scatter_add with the same index along all other axes, as for the rows of an embedding, by the
+// kernels of group_text_segments.c: the indices are sorted with their positions, and each run of
+// equal indices is added to its row. Rows of one index are added in their order, so that the bits
+// are those of adding all rows one after the other.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
@@ -112,8 +112,8 @@ static tn_status add_segment_rows(const tni_call *c, const tni_axes *lines, cons
     return tni_kernel_args_launch(&h, tni_ceil_div(o->n, PLACES) * tiles, BLOCK_ITEMS, c->why);
 }
 
-// Merges until all is one run, to and fro between the two lists. Stops if an index was out of range and
-// known to be; with a ticket it goes on, with 0 in its place.
+// Merges until all is one run, to and fro between the two lists. Stops if an index was out of range
+// and known to be; with a ticket it goes on, with 0 in its place.
 tn_status tni_segments_add(const tni_call *c, const tni_axes *lines, int64_t fail[2])
 {
     segment_params o    = segment_params_of(c, tni_axes_count(lines));

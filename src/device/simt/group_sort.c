@@ -1,15 +1,17 @@
-// argsort by the kernels of group_text_sort.c: blocks of 1024 are sorted, then runs of twice the length
-// are merged in each pass, to and fro between two lists of pairs, the last pass into the result.
+// argsort by the kernels of group_text_sort.c: blocks of 1024 are sorted, then runs of twice the
+// length are merged in each pass, to and fro between two lists of pairs, the last pass into the
+// result.
 #include "device/simt/groups.h"
 
 #include "tensor/dtype.h"
 
-// BLOCK, SHIFT (its logarithm), ITEMS: fixed in the text. PAIR: bytes of a pair with a key of 32 bits.
+// BLOCK, SHIFT (its logarithm), ITEMS: fixed in the text. PAIR: bytes of a pair with a key of 32
+// bits.
 enum { BLOCK = 1024, SHIFT = 10, ITEMS = 128, PAIR = 8 };
 
-// The kernels' parameters, `sort_params` of the text. shift: the logarithm of the places that a line
-// has in a block, so that a block sorts several short lines; is_last: this launch writes the result;
-// values: sorted elements are wanted too.
+// The kernels' parameters, `sort_params` of the text. shift: the logarithm of the places that a
+// line has in a block, so that a block sorts several short lines; is_last: this launch writes the
+// result; values: sorted elements are wanted too.
 typedef struct {
     int64_t n, lines, x_step, y_step, blocks, run;
     int32_t shift, descending, is_last, values;
@@ -18,8 +20,8 @@ typedef struct {
 _Static_assert(sizeof(sort_params) == 6 * 8 + 4 * 4,
                "no padding: the text declares the same fields");
 
-// Lists of pairs of key and position, which a pass reads and writes. One of them may be the memory of the
-// result, which only the last pass writes as such.
+// Lists of pairs of key and position, which a pass reads and writes. One of them may be the memory
+// of the result, which only the last pass writes as such.
 typedef struct {
     const char *from, *to;
     int64_t     pair;  // bytes of a pair
@@ -50,8 +52,8 @@ static int64_t sort_list_bytes(const tni_call *c)
     return tni_shape_count(c->out.rank, c->out.size) * (is_wide(c) ? 2 * PAIR : PAIR);
 }
 
-// No list if blocks are the whole lines, one for a single pass. For more passes two, of which narrow
-// pairs, as long as the indices of the result, use the result's own memory for one.
+// No list if blocks are the whole lines, one for a single pass. For more passes two, of which
+// narrow pairs, as long as the indices of the result, use the result's own memory for one.
 size_t tni_groups_argsort_scratch(const tni_call *c)
 {
     int own = merge_passes(length_of(c));
@@ -59,8 +61,8 @@ size_t tni_groups_argsort_scratch(const tni_call *c)
     return (size_t)(own * sort_list_bytes(c));
 }
 
-// Lines of up to 1024 elements get the smallest power of two that holds them, at least 8, which an item
-// sorts alone.
+// Lines of up to 1024 elements get the smallest power of two that holds them, at least 8, which an
+// item sorts alone.
 static sort_params plan_sort(const tni_call *c, const tni_axes *lines)
 {
     int         axis = c->attr->axis.axis;
@@ -97,8 +99,8 @@ static tn_status begin_sort_kernel(tni_kernel_args *h, const tni_call *c, const 
     return tni_kernel_args_begin(h, c, tni_text_sort, name, c->in[0].dtype, TN_I64);
 }
 
-// Passes the rest of the arguments: where pairs go, or indices and elements in the last launch, and the
-// parameters.
+// Passes the rest of the arguments: where pairs go, or indices and elements in the last launch, and
+// the parameters.
 static tn_status launch_sort(tni_kernel_args *h, const tni_call *c, const tni_axes *lines,
                              const sort_params *o, const lists *l)
 {

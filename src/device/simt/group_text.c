@@ -1,6 +1,6 @@
-// The program of a hand-written text: the dialect's spellings, the types of its two dtypes, what all
-// texts share, and the text itself. For a text over bf16 on CUDA it has, after the prelude of math
-// functions, lines such as
+// The program of a hand-written text: the dialect's spellings, the types of its two dtypes, what
+// all texts share, and the text itself. For a text over bf16 on CUDA it has, after the prelude of
+// math functions, lines such as
 //
 //     #define KERNEL(n) extern "C" __global__ void __launch_bounds__(n, 1)
 //     #define BARRIER() __syncthreads()
@@ -19,8 +19,9 @@
 
 // clang-format off
 
-// `shape` is tni_operand_shape: where elements are; element_offset finds the i-th in row-major order.
-// Pieces of text are kept short, since C11 promises no more than 4,095 characters in a literal.
+// `shape` is tni_operand_shape: where elements are; element_offset finds the i-th in row-major
+// order. Pieces of text are kept short, since C11 promises no more than 4,095 characters in a
+// literal.
 static const char *const common[] = {
     "#define CAT_(a, b) a##b\n"
     "#define CAT(a, b) CAT_(a, b)\n",

@@ -1,25 +1,25 @@
-// Convolution and its gradients, as text: implicit matrix products, whose operands are gathered from
-// the images tile by tile and never unfolded in memory, and kernels with one item per element if a
-// group has very few channels.
+// Convolution and its gradients, as text: implicit matrix products, whose operands are gathered
+// from the images tile by tile and never unfolded in memory, and kernels with one item per element
+// if a group has very few channels.
 //
-// The forward pass and the gradient for x are the same product. A row is a position in the images of
-// the result, a column one of its channels, and the depth runs over the channels and taps that are
-// summed:
+// The forward pass and the gradient for x are the same product. A row is a position in the images
+// of the result, a column one of its channels, and the depth runs over the channels and taps that
+// are summed:
 //
 //     y[image, position, column] = sum over (channel, tap) of x[image, position * stride + tap, channel] * w[...]
 //
-// In the gradient for x only some taps meet a row, and which do depends on the row modulo the stride.
-// So the rows of each residue are a product of their own, with those taps alone and no test for the
-// others. The gradient for w has the channels of y as rows, channels of x and taps as columns, and
-// positions as depth.
+// In the gradient for x only some taps meet a row, and which do depends on the row modulo the
+// stride. So the rows of each residue are a product of their own, with those taps alone and no test
+// for the others. The gradient for w has the channels of y as rows, channels of x and taps as
+// columns, and positions as depth.
 //
-// If there are few tiles, the depth is split into chunks, whose sums another kernel adds in order. A
-// tile is computed as usual: both operands of DEEP of the depth in local memory, double-buffered, and
-// RM x RN sums in registers per item.
+// If there are few tiles, the depth is split into chunks, whose sums another kernel adds in order.
+// A tile is computed as usual: both operands of DEEP of the depth in local memory, double-buffered,
+// and RM x RN sums in registers per item.
 //
-// Images have two axes of places, height and width (1 and 2 of the parameters), or three, with a depth
-// before them (0): each text exists for both, so that two axes pay nothing for the third. What only
-// three have stands in IF_3D.
+// Images have two axes of places, height and width (1 and 2 of the parameters), or three, with a
+// depth before them (0): each text exists for both, so that two axes pay nothing for the third.
+// What only three have stands in IF_3D.
 #include "device/simt/group_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
@@ -37,9 +37,9 @@
 #define FLAT  "#define IF_3D(a)\n#define PICK_3D(a, b) b\n#define POS_ALIGN 16\n"
 #define SOLID "#define IF_3D(a) a\n#define PICK_3D(a, b) a\n#define POS_ALIGN 8\n"
 
-// A group of 256 items computes a tile of TM rows by TN columns, an item RM by RN of it, DEEP of the
-// depth at a time; f64 has half the depth, since its tiles take twice the local memory. EACH_A, EACH_B:
-// elements that an item loads of either operand.
+// A group of 256 items computes a tile of TM rows by TN columns, an item RM by RN of it, DEEP of
+// the depth at a time; f64 has half the depth, since its tiles take twice the local memory. EACH_A,
+// EACH_B: elements that an item loads of either operand.
 #define TILE(rows, columns)                                                                       \
     "#define RM " #rows "\n#define RN " #columns "\n#define TM (RM * 16)\n#define TN (RN * 16)\n" \
     "#define DEEP_f 16\n#define DEEP_d 8\n"     \
@@ -60,16 +60,16 @@ static const char conv_params[] =
 
 // How rows and taps of one axis meet, for one residue: row r and tap t meet in x at r * row_mul +
 // row_offset + t * tap_mul. The tap is first_tap + t * tap_stride of w, and the row is position r *
-// y_mul + y_add of y. A kernel has such maps as map[]; EACH(taps) lists a field of all axes, ALL(taps) is
-// their product.
+// y_mul + y_add of y. A kernel has such maps as map[]; EACH(taps) lists a field of all axes,
+// ALL(taps) is their product.
 static const char axis_map[] =
     "#define EACH(field) PICK_3D(map[0].field, 1), map[1].field, map[2].field\n"
     "#define ALL(field) (IF_3D(map[0].field *) map[1].field * map[2].field)\n"
     T(typedef struct { INDEX row_mul; INDEX row_offset; INDEX tap_mul; INDEX first_tap;
                        INDEX tap_stride; INDEX taps; INDEX y_mul; INDEX y_add;
                        INDEX rows; } axis_map;
-      // In the gradient for x the first tap that meets the residue is searched for: the division by the
-      // stride must have no remainder. If no tap does, taps is 0, and such rows are zeros.
+      // In the gradient for x the first tap that meets the residue is searched for: the division by
+      // the stride must have no remainder. If no tap does, taps is 0, and such rows are zeros.
       M_FN axis_map axis_map_of(const conv_params *o, int a, INDEX residue) {
           axis_map v;
           INDEX s = (INDEX)o->stride[a];
@@ -94,8 +94,8 @@ static const char axis_map[] =
           return v;
       });
 
-// An index along the axes of places and one more, counted up without division: j innermost, then i, d
-// and n. If n is counted in runs of several channels, the others stay the same within a run.
+// An index along the axes of places and one more, counted up without division: j innermost, then i,
+// d and n. If n is counted in runs of several channels, the others stay the same within a run.
 static const char place[] =
     T(typedef struct { INDEX n; INDEX d; INDEX i; INDEX j; } place;
       M_FN place place_at(INDEX k, INDEX run, INDEX D, INDEX I, INDEX J) {
@@ -120,9 +120,10 @@ static const char place[] =
       });
 
 // What a row or a tap contributes to an offset and a coordinate in x, so that the two are added per
-// element; and its offset in its own tensor: a row's in y, a tap's in w. A row or tap beyond the end
-// gets OUTSIDE, and reads zeros. Positions are loaded POS_ALIGN bytes at a time. NVRTC takes a struct to be aligned so, and
-// as large as its fields alone: these fill whole pieces, or every second element of an array would be misaligned.
+// element; and its offset in its own tensor: a row's in y, a tap's in w. A row or tap beyond the
+// end gets OUTSIDE, and reads zeros. Positions are loaded POS_ALIGN bytes at a time. NVRTC takes a
+// struct to be aligned so, and as large as its fields alone: these fill whole pieces, or every
+// second element of an array would be misaligned.
 static const char operand_pos[] =
     T(typedef struct { INDEX x_offset; INDEX h; INDEX w; INDEX other_offset; IF_3D(INDEX d; INDEX unused;)
       } __attribute__((aligned(POS_ALIGN))) operand_pos;
@@ -162,8 +163,8 @@ static const char operand_pos[] =
           return s;
       });
 
-// Reads x where a row and a tap meet, 0 outside of the image; the unsigned comparison tests both ends
-// at once. store_sum writes the result, or a chunk's sum.
+// Reads x where a row and a tap meet, 0 outside of the image; the unsigned comparison tests both
+// ends at once. store_sum writes the result, or a chunk's sum.
 static const char gather[] =
     T(M_FN int is_in(const conv_params *o, INDEX d, INDEX h, INDEX w) {
           return (UINDEX)h < (UINDEX)o->x_size[1] && (UINDEX)w < (UINDEX)o->x_size[2] &&
@@ -183,9 +184,9 @@ static const char gather[] =
 
 // ---- tiles -------------------------------------------------------------------------------------
 
-// Local memory of a tile: both operands twice, the one in use and the next, with a gap of four against
-// bank conflicts; the positions of the rows (or, for the gradient for w, of the columns); and those of
-// the depth, twice.
+// Local memory of a tile: both operands twice, the one in use and the next, with a gap of four
+// against bank conflicts; the positions of the rows (or, for the gradient for w, of the columns);
+// and those of the depth, twice.
 static const char memory_by_rows[] =
     T(typedef struct { x_sum a[2][DEEP][TM + 4]; x_sum b[2][DEEP][TN + 4]; operand_pos outer[TM];
                        operand_pos depth[2][DEEP]; } __attribute__((aligned(16))) tile_memory;);
@@ -193,9 +194,9 @@ static const char memory_by_columns[] =
     T(typedef struct { x_sum a[2][DEEP][TM + 4]; x_sum b[2][DEEP][TN + 4]; operand_pos outer[TN];
                        operand_pos depth[2][DEEP]; } __attribute__((aligned(16))) tile_memory;);
 
-// A warp's items form 4 rows by 8 columns of the tile, so that its reads of either operand are few and
-// broadcast. put_tiles stores what an item loaded, in the order in which it was loaded: along rows
-// (columns), or along the depth.
+// A warp's items form 4 rows by 8 columns of the tile, so that its reads of either operand are few
+// and broadcast. put_tiles stores what an item loaded, in the order in which it was loaded: along
+// rows (columns), or along the depth.
 static const char multiply[] =
     T(M_FN int item_across(int lid) { return lid % 8 + lid / 32 % 2 * 8; }
       M_FN int item_down(int lid) { return lid / 8 % 4 + lid / 64 * 4; }
@@ -233,8 +234,8 @@ static const char multiply[] =
 // ---- the forward pass and the gradient for x ---------------------------------------------------
 
 // Loads an item's part of the next tiles into registers: A is gathered from x, B is read from w.
-// Neighbouring items load neighbouring rows (along_outer) or neighbouring depth, whichever is dense in
-// memory; each version is compiled apart.
+// Neighbouring items load neighbouring rows (along_outer) or neighbouring depth, whichever is dense
+// in memory; each version is compiled apart.
 static const char fetch_conv[] =
     T(M_FN void fetch_a(x_sum *a, GLOBAL const x_kept *x, LOCAL_PTR const tile_memory *m,
                         const conv_params *o, int from, int along_outer, m_uint lid) {
@@ -266,9 +267,9 @@ static const char fetch_conv[] =
           else fetch_b(b, w, m, o, from, 0, col, lid);
       });
 
-// Stores the tile. If positions are dense in y, 16 columns at a time go through local memory, so that
-// neighbouring items store neighbouring positions; else neighbouring items store neighbouring channels
-// directly.
+// Stores the tile. If positions are dense in y, 16 columns at a time go through local memory, so
+// that neighbouring items store neighbouring positions; else neighbouring items store neighbouring
+// channels directly.
 static const char store_conv[] =
     T(M_FN void store_across(GLOBAL x_kept *y, GLOBAL x_sum *part, const conv_params *o,
                              INDEX chunk, x_sum (*acc)[RN], LOCAL_PTR tile_memory *m, INDEX col,
@@ -304,9 +305,9 @@ static const char store_conv[] =
       });
 
 // The kernel. A group's number is, from the fastest axis: tile of columns, tile of rows, residues,
-// group of channels, chunk. The loop is one round longer than the depth has tiles: each round loads the
-// next tile into registers, prepares the positions of the one after, multiplies the current one, and
-// stores the loaded one.
+// group of channels, chunk. The loop is one round longer than the depth has tiles: each round loads
+// the next tile into registers, prepares the positions of the one after, multiplies the current
+// one, and stores the loaded one.
 static const char conv[] =
     T(KERNEL(256) conv(GLOBAL const x_kept *x, GLOBAL const x_kept *w, GLOBAL x_kept *y,
                        GLOBAL x_sum *part, GIVEN conv_params o) {
@@ -510,8 +511,8 @@ static const char conv_direct[] =
           y[o.y_offset + item] = y_put(sum);
       });
 
-// Sums positions `first`, `first + by` and so on of a chunk, for one element of w: output channel out,
-// and the tap `at` of the group's channel at.n.
+// Sums positions `first`, `first + by` and so on of a chunk, for one element of w: output channel
+// out, and the tap `at` of the group's channel at.n.
 static const char sum_places[] =
     T(M_FN x_sum sum_places(GLOBAL const x_kept *x, GLOBAL const x_kept *y, const conv_params *o,
                             INDEX chunk, INDEX first, INDEX by, INDEX out, place tap) {
@@ -550,8 +551,8 @@ static const char sum_places[] =
       });
 
 // A group of 64 sums one element of w together, and adds its partial sums in a tree; with channels
-// last, each item sums one of 64 elements of the same tap, so that neighbouring items read neighbouring
-// channels.
+// last, each item sums one of 64 elements of the same tap, so that neighbouring items read
+// neighbouring channels.
 static const char weights_direct[] =
     T(KERNEL(64) weights_direct(GLOBAL const x_kept *x, GLOBAL x_kept *w, GLOBAL const x_kept *y,
                                 GLOBAL x_sum *part, GIVEN conv_params o) {
@@ -589,8 +590,8 @@ static const char weights_direct[] =
 
 // ---- chunks ------------------------------------------------------------------------------------
 
-// Adds the sums of chunks: add_lanes items per element add every add_lanes-th chunk in order, then each
-// other's in a tree.
+// Adds the sums of chunks: add_lanes items per element add every add_lanes-th chunk in order, then
+// each other's in a tree.
 static const char conv_add[] =
     T(KERNEL(256) conv_add(GLOBAL x_kept *y, GLOBAL const x_sum *part, GIVEN conv_params o) {
           LOCAL x_sum sums[256];
@@ -613,8 +614,8 @@ static const char conv_add[] =
 // ---- the texts ---------------------------------------------------------------------------------
 
 #define SHARED conv_params, axis_map, place, operand_pos, gather
-// The programs: the number of axes and the width of offsets, rows and columns of an item, and the pieces
-// above.
+// The programs: the number of axes and the width of offsets, rows and columns of an item, and the
+// pieces above.
 #define CONV(index, rows, columns)                                                       \
     {                                                                                    \
         index TILE(rows, columns), SHARED, memory_by_rows, multiply, fetch_conv, store_conv, \

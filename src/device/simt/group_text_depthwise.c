@@ -1,14 +1,17 @@
-// Convolution of each channel with a 3 x 3 window of its own, channels last, and its gradient for x, as text: the kernels of MobileNets. It
-// moves bytes and multiplies little, so that all that counts is that pixels are read from memory once.
+// Convolution of each channel with a 3 x 3 window of its own, channels last, and its gradient for
+// x, as text: the kernels of MobileNets. It moves bytes and multiplies little, so that all that
+// counts is that pixels are read from memory once.
 //
-// An item has EACH = 4 neighbouring channels, 8 bytes of a pixel, and computes DOWN x ACROSS places of the result from
-// pixels that it reads once into registers, a row of them at a time; the weights of its channels, 4 x 9 of them side by
-// side, stay in registers too. The 128 items of a group are 2^lanes such vectors of channels, neighbours in memory, and 2^side items across
-// the places times what is left down, whose pixels overlap in the cache.
+// An item has EACH = 4 neighbouring channels, 8 bytes of a pixel, and computes DOWN x ACROSS places
+// of the result from pixels that it reads once into registers, a row of them at a time; the weights
+// of its channels, 4 x 9 of them side by side, stay in registers too. The 128 items of a group are
+// 2^lanes such vectors of channels, neighbours in memory, and 2^side items across the places times
+// what is left down, whose pixels overlap in the cache.
 //
-// Pixel r of a row meets place d of an item's result by tap TAP(r, d), if there is one. In the gradient that is
-// place + padding - step * pixel: items begin where place + padding is a multiple of what an item has, so that the taps are known when the text is
-// compiled, for a step of 2 as well, where each place meets one or two taps of a direction.
+// Pixel r of a row meets place d of an item's result by tap TAP(r, d), if there is one. In the
+// gradient that is place + padding - step * pixel: items begin where place + padding is a multiple
+// of what an item has, so that the taps are known when the text is compiled, for a step of 2 as
+// well, where each place meets one or two taps of a direction.
 //
 //     step 2, places 0 to 3:     forward, pixels 0 to 8      gradient, pixels 0 to 2
 //                                0  1  2                     2
@@ -27,8 +30,9 @@
     "#define STEP " #step "\n#define EACH 4\n#define TAPS 3\n#define ACROSS 4\n#define DOWN 2\n" \
     "#define UNROLL _Pragma(\"unroll\")\n"
 
-// SPAN: pixels that n places meet. PLACE, PIXEL: the first place of items that begin at n, and the first pixel that it meets. WITHIN: whether a
-// place is in the image; a place of the gradient may be before it.
+// SPAN: pixels that n places meet. PLACE, PIXEL: the first place of items that begin at n, and the
+// first pixel that it meets. WITHIN: whether a place is in the image; a place of the gradient may
+// be before it.
 #define FORWARD                                            \
     "#define TAP(r, d) ((r) - (d) * STEP)\n"               \
     "#define SPAN(n) (((n) - 1) * STEP + TAPS)\n"          \
@@ -67,8 +71,9 @@ static const char vectors[] =
           *(GLOBAL uint2 *)p = v;
       });
 
-// A row of the item's pixels is loaded without branches, so that its loads, and those of the next row, are under way
-// together. One pixel, row r and column j, meets each place of the result whose window it is in.
+// A row of the item's pixels is loaded without branches, so that its loads, and those of the next
+// row, are under way together. One pixel, row r and column j, meets each place of the result whose
+// window it is in.
 static const char kernel[] =
     T(M_FN void add_pixel(uint2 v, const x_sum *w, int r, int j, x_sum (*sum)[ACROSS][EACH]) {
           x_sum pixel[EACH];

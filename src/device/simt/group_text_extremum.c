@@ -1,7 +1,7 @@
-// argmax and argmin, as text. A contiguous line is searched by several threads, at most one for each element; a
-// strided line by one thread, next to the threads of neighbouring lines. Long lines are
-// split into chunks, whose results another kernel compares. Of equal elements the first one counts, and
-// a NaN beats everything.
+// argmax and argmin, as text. A contiguous line is searched by several threads, at most one for
+// each element; a strided line by one thread, next to the threads of neighbouring lines. Long lines
+// are split into chunks, whose results another kernel compares. Of equal elements the first one
+// counts, and a NaN beats everything.
 #include "device/simt/group_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
@@ -10,8 +10,8 @@
 
 const char *const tni_text_extremum[] = {
     // The items of a group belong to lines in runs of `width` = 1 << shift. Results of chunks are
-    // line_step and chunk_step apart. beats: whether a replaces b, which it does only if it is better,
-    // so that the first of equals stays.
+    // line_step and chunk_step apart. beats: whether a replaces b, which it does only if it is
+    // better, so that the first of equals stays.
     T(typedef struct { m_long n; m_long lines; m_long chunk; m_long chunks; m_long line_step;
                        m_long chunk_step; int shift; int lowest; } extremum_params;
       M_FN int beats(x_type a, x_type b, int lowest) {
@@ -22,8 +22,8 @@ const char *const tni_text_extremum[] = {
       M_FN m_long folded_offset(const shape *folded, m_long i) {
           return folded->rank > 1 ? element_offset(folded, i) : folded->at + i * folded->stride[0];
       }),
-    // Finds the best of a line's items in a tree: of equal values the smaller index. The first item has
-    // the result. All items of the group take part, since they pass barriers together.
+    // Finds the best of a line's items in a tree: of equal values the smaller index. The first item
+    // has the result. All items of the group take part, since they pass barriers together.
     T(M_FN m_long best_item(LOCAL_PTR x_type *best, LOCAL_PTR m_long *where_best, x_type v,
                             m_long k, int width, int lowest) {
           int lid = LOCAL_ID;
@@ -45,8 +45,8 @@ const char *const tni_text_extremum[] = {
           return k;
       }),
     // Elements are loaded in eights, to have more loads in flight, and the best of eight is found
-    // before it is compared with the best so far. If several axes are reduced, each offset is computed
-    // by division instead.
+    // before it is compared with the best so far. If several axes are reduced, each offset is
+    // computed by division instead.
     T(M_FN void consider(x_type u, m_long i, int lowest, x_type *v, m_long *k) {
           if (beats(u, *v, lowest)) {
               *v = u;
@@ -69,8 +69,8 @@ const char *const tni_text_extremum[] = {
           }
           return i;
       }
-      // Several items per line. Items without a line, or without an element in theirs, repeat the last
-      // one, which changes nothing and lets all pass the same barriers.
+      // Several items per line. Items without a line, or without an element in theirs, repeat the
+      // last one, which changes nothing and lets all pass the same barriers.
       KERNEL(256) arg_rows(GLOBAL const x_kept *x, GIVEN shape kept, GIVEN shape folded,
                            GLOBAL m_long *y, m_long at_y, GIVEN extremum_params s) {
           LOCAL x_type best[256];

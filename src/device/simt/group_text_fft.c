@@ -1,20 +1,24 @@
-// Fourier transforms of lengths that are powers of two, as text: a group transforms lines of 1,024 K elements in all, which are in local
-// memory, 256 items with 4 K elements each in registers. Passes of radix 4, and one of radix 2 at the end for every other power, as
-// Stockham has them: item after item reads neighbours, so that the only order that anything is put into is that of the last pass.
+// Fourier transforms of lengths that are powers of two, as text: a group transforms lines of 1,024
+// K elements in all, which are in local memory, 256 items with 4 K elements each in registers.
+// Passes of radix 4, and one of radix 2 at the end for every other power, as Stockham has them:
+// item after item reads neighbours, so that the only order that anything is put into is that of the
+// last pass.
 //
 //   fft_lines_1, fft_lines_2   K = 1 and 2; longer lines would take more local memory than OpenCL promises
 //   fft_scale                  for results of a library that does not scale
 //
-// The scale is a double in three floats, since some devices have no doubles. Real numbers are read as complex ones and written without their
-// imaginary parts. Twiddles are computed: with the three of a butterfly made of one, that costs less than reading them. One place in 33 of
-// local memory is empty, so that strides of 4 are in different banks: element e is at P(e).
+// The scale is a double in three floats, since some devices have no doubles. Real numbers are read
+// as complex ones and written without their imaginary parts. Twiddles are computed: with the three
+// of a butterfly made of one, that costs less than reading them. One place in 33 of local memory is
+// empty, so that strides of 4 are in different banks: element e is at P(e).
 #include "device/simt/group_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
 
 // clang-format off
 
-// re and im: the lines; vr and vi: the elements of an item; lg: the logarithm of n; first: the group's first line.
+// re and im: the lines; vr and vi: the elements of an item; lg: the logarithm of n; first: the
+// group's first line.
 #define HEAD(name, K)                                                                                             \
     T(KERNEL(256) name(GLOBAL const x_kept *x, GLOBAL x_kept *y, GIVEN fft_params s) {                             \
           LOCAL x_type re[1056 * K]; LOCAL x_type im[1056 * K];                                                    \
@@ -22,8 +26,9 @@
           int n = s.n; int lg = s.log_n;                                                                           \
           m_long first = (m_long)GROUP_ID * (1024 * K >> lg);)
 
-// Brings the lines. Of half a spectrum (kind 2) the second half is the mirror image of the first, conjugated, and the imaginary parts that a
-// real signal's has not do not count; a real line (kind 1) has none. An inverse transform is a forward one with the parts exchanged.
+// Brings the lines. Of half a spectrum (kind 2) the second half is the mirror image of the first,
+// conjugated, and the imaginary parts that a real signal's has not do not count; a real line (kind
+// 1) has none. An inverse transform is a forward one with the parts exchanged.
 #define LOAD(K)                                                                                                   \
     T(    for (int j = 0; j < 4 * K; j++) {                                                                        \
               int e = LOCAL_ID + 256 * j; int k = e & n - 1;                                                       \
@@ -41,8 +46,9 @@
           }                                                                                                        \
           BARRIER();)
 
-// A pass of radix 4, first half: m elements are left of each part of a line, w of which (2^lw) have one twiddle. An item reads four elements
-// that are a quarter of a line apart; all items have read before any writes.
+// A pass of radix 4, first half: m elements are left of each part of a line, w of which (2^lw) have
+// one twiddle. An item reads four elements that are a quarter of a line apart; all items have read
+// before any writes.
 #define READ(K)                                                                                                   \
     T(    int m = n; int w = 1; int lw = 0; int quarter = n / 4;                                                   \
           for (; m > 2; w *= 4, lw += 2) {                                                                         \
@@ -54,7 +60,8 @@
               }                                                                                                    \
               BARRIER();)
 
-// Second half: the butterfly, the twiddles of its group p, e^(-2 pi i k p / 4 m) for k = 1, 2 and 3, and four elements w apart.
+// Second half: the butterfly, the twiddles of its group p, e^(-2 pi i k p / 4 m) for k = 1, 2 and
+// 3, and four elements w apart.
 #define WRITE(K)                                                                                                  \
     T(        for (int j = 0; j < K; j++) {                                                                        \
                   int g = LOCAL_ID + 256 * j; int b = g & quarter - 1; int p = b >> lw;                            \
@@ -78,7 +85,8 @@
               BARRIER();                                                                                           \
           })
 
-// The last pass of an odd power of two has radix 2 and no twiddles, so that each item writes what it read.
+// The last pass of an odd power of two has radix 2 and no twiddles, so that each item writes what
+// it read.
 #define LAST(K)                                                                                                   \
     T(    for (int j = 0; m == 2 && j < 2 * K; j++) {                                                              \
               int g = LOCAL_ID + 256 * j;                                                                          \
@@ -109,8 +117,8 @@ const char *const tni_text_fft[] = {
       } fft_params;),
     HEAD(fft_lines_1, 1) LOAD(1) READ(1) WRITE(1) LAST(1) STORE(1),
     HEAD(fft_lines_2, 2) LOAD(2) READ(2) WRITE(2) LAST(2) STORE(2),
-    // What a library left unscaled, `lines` numbers from at_y on, eight for each item: one load in flight is too few to fill memory's
-    // bandwidth.
+    // What a library left unscaled, `lines` numbers from at_y on, eight for each item: one load in
+    // flight is too few to fill memory's bandwidth.
     T(KERNEL(256) fft_scale(GLOBAL x_kept *y, GIVEN fft_params s) {
           m_long at = (m_long)GROUP_ID * 2048 + LOCAL_ID;
           x_type v[8];

@@ -10,8 +10,8 @@
 const char *const tni_text_fold[] = {
     // One item per element j of the base. For each combination of `tap` axes, what is left of j is
     // divided by the strides of the `in` axes, largest first; if nothing remains, the view shows j
-    // there. min_long keeps an index inside of its axis, so that a remainder is left if j is beyond the
-    // end.
+    // there. min_long keeps an index inside of its axis, so that a remainder is left if j is beyond
+    // the end.
     T(KERNEL(64) fold(GLOBAL const x_kept *x, GLOBAL x_kept *y, m_long at_y, m_long count,
                       GIVEN shape in, GIVEN shape in_x, GIVEN shape tap, GIVEN shape tap_x,
                       m_long taps) {
@@ -36,9 +36,9 @@ const char *const tni_text_fold[] = {
 
 // ---- by index ----------------------------------------------------------------------------------
 
-// An item goes along the indexed axis in order, so that of several writes the last one counts and sums
-// have a fixed order. An index out of range ends the line and is reported as a CHECK of a generated
-// kernel reports it.
+// An item goes along the indexed axis in order, so that of several writes the last one counts and
+// sums have a fixed order. An index out of range ends the line and is reported as a CHECK of a
+// generated kernel reports it.
 const char *const tni_text_index[] = {
     T(typedef struct { m_long count; m_long length; m_long size; m_long index_step; m_long v_step;
                        m_long y_step; int wide; int add; } scatter_params;

@@ -1,12 +1,13 @@
-// Linear algebra of small matrices, as text: one group for each matrix, which is in local memory. Rows there are one element longer
-// than n, so that a column is not all in one bank.
+// Linear algebra of small matrices, as text: one group for each matrix, which is in local memory.
+// Rows there are one element longer than n, so that a column is not all in one bank.
 //
 //   cholesky_small   l of each matrix, and info
 //   lu_small         l and u, the order of the rows, and info
 //   solve_small      solutions by one triangle of a matrix, or by l and u
 //
-// A group's items decide alike whether a matrix failed, since they read the same element of local memory, so that all of them meet at
-// every barrier. NaN is made of a 0 that the compiler does not know.
+// A group's items decide alike whether a matrix failed, since they read the same element of local
+// memory, so that all of them meet at every barrier. NaN is made of a 0 that the compiler does not
+// know.
 #include "device/simt/group_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
@@ -21,8 +22,8 @@ const char *const tni_text_linalg[] = {
       } linalg_params;),
     // Step k finds column k of l and takes its products from what is to the right of it.
     //
-    // l, column after column: item (row, column) of the trailing triangle takes the product of what was found. A matrix that is not
-    // positive becomes NaN.
+    // l, column after column: item (row, column) of the trailing triangle takes the product of what
+    // was found. A matrix that is not positive becomes NaN.
     T(KERNEL(128) cholesky_small(GLOBAL const x_kept *a, GLOBAL x_kept *y, GLOBAL int *info, GIVEN linalg_params s) {
           LOCAL x_type l[SIDE];
           int n = s.n;
@@ -50,7 +51,8 @@ const char *const tni_text_linalg[] = {
                   y[first + i] = failed ? X_NAN : i % n > i / n ? 0 : l[i / n * ld + i % n];
           if (s.has_info && LOCAL_ID == 0) info[s.at_info + GROUP_ID] = failed;
       }),
-    // l and u with the largest element of each column as pivot, the first one of equals, found by a tree.
+    // l and u with the largest element of each column as pivot, the first one of equals, found by a
+    // tree.
     T(KERNEL(128) lu_small(GLOBAL const x_kept *a, GLOBAL x_kept *y, GLOBAL m_long *order, GLOBAL int *info,
                            GIVEN linalg_params s) {
           LOCAL x_type l[SIDE];

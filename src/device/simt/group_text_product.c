@@ -1,17 +1,19 @@
-// Matrix products, as text: for devices without a library, and layouts that a library does not take.
+// Matrix products, as text: for devices without a library, and layouts that a library does not
+// take.
 #include "device/simt/group_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
 
 // clang-format off
 
-// y (M, N) = a (M, K) @ b (K, N) for each matrix of a batch. The shapes are the batch's; row and column
-// strides are in stride[6] and stride[7]. A group computes a tile of 64 by 64 and an item 4 by 4 of it,
-// 16 of K at a time through local memory. A tile is loaded along its dense axis, by neighbouring items,
-// and stored with a gap of four against bank conflicts.
+// y (M, N) = a (M, K) @ b (K, N) for each matrix of a batch. The shapes are the batch's; row and
+// column strides are in stride[6] and stride[7]. A group computes a tile of 64 by 64 and an item 4
+// by 4 of it, 16 of K at a time through local memory. A tile is loaded along its dense axis, by
+// neighbouring items, and stored with a gap of four against bank conflicts.
 const char *const tni_text_matmul[] = {
-    // Loads 64 rows (or columns) by 16 of K into local memory, with zeros past the ends. outer_stride:
-    // between rows of a, or columns of b; if that is 1, neighbouring items load along it, else along K.
+    // Loads 64 rows (or columns) by 16 of K into local memory, with zeros past the ends.
+    // outer_stride: between rows of a, or columns of b; if that is 1, neighbouring items load along
+    // it, else along K.
     T(M_FN void load_tile(LOCAL_PTR x_sum (*tile)[68], GLOBAL const x_kept *x, m_long at,
                           m_long outer_stride, m_long depth_stride, m_long first, m_long end,
                           m_long k, m_long K, int lid) {

@@ -1,10 +1,10 @@
 // Running sums and products, as text. Lines whose elements are neighbours are scanned by groups of
-// items, tile by tile; others by one item each, so that neighbouring items read neighbouring elements.
-// Long lines are split into chunks: first their totals, then what precedes each chunk, then the scan of
-// each chunk from there.
+// items, tile by tile; others by one item each, so that neighbouring items read neighbouring
+// elements. Long lines are split into chunks: first their totals, then what precedes each chunk,
+// then the scan of each chunk from there.
 //
-// Elements are only ever combined with their neighbours: so a partial product is out of range only if
-// some stretch of the line is.
+// Elements are only ever combined with their neighbours: so a partial product is out of range only
+// if some stretch of the line is.
 #include "device/simt/group_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
@@ -19,23 +19,23 @@ static const char spellings[] =
     "#define BUSY(n, groups) KERNEL(n)\n"
     "#endif\n";
 
-// The items of a group belong to lines in runs of `width`, a power of two; their eight elements each
-// make 1 << shift of a tile. flat: the lines of x follow each other without gaps, as those of the
-// result do. The identity of a sum is -0: 0 + -0 is 0, and would lose the sign of a line of negative
-// zeros.
+// The items of a group belong to lines in runs of `width`, a power of two; their eight elements
+// each make 1 << shift of a tile. flat: the lines of x follow each other without gaps, as those of
+// the result do. The identity of a sum is -0: 0 + -0 is 0, and would lose the sign of a line of
+// negative zeros.
 static const char params[] =
     T(typedef struct { m_long n; m_long lines; m_long x_step; m_long y_step; m_long chunk;
                        m_long chunks; int width; int shift; int flat; int unused; } scan_params;
       M_FN y_wide combine(y_wide a, y_wide b) { return PRODUCT ? a * b : a + b; }
       M_FN y_wide identity(void) { return PRODUCT ? (y_wide)1 : (y_wide)-0.0f; });
 
-// Returns what precedes an item in its line, from the total of each item's own elements; *all is the
-// whole group's, for lines that have all of its items. It works in two levels: one of 16 items combines
-// the totals of these 16, eight loads ahead of their use; for longer lines another step combines the
-// totals of each 16. A gap after every 16 totals avoids bank conflicts.
+// Returns what precedes an item in its line, from the total of each item's own elements; *all is
+// the whole group's, for lines that have all of its items. It works in two levels: one of 16 items
+// combines the totals of these 16, eight loads ahead of their use; for longer lines another step
+// combines the totals of each 16. A gap after every 16 totals avoids bank conflicts.
 static const char items_before[] =
-    // Items 0 to 15, one for each 16 totals: each total becomes what precedes it among its line's, and
-    // block[] gets what the 16 make together.
+    // Items 0 to 15, one for each 16 totals: each total becomes what precedes it among its line's,
+    // and block[] gets what the 16 make together.
     T(M_FN void combine_sixteen(LOCAL_PTR y_wide *total, LOCAL_PTR y_wide *block, int width) {
           y_wide acc = identity();
           total += LOCAL_ID * 17;
@@ -50,8 +50,8 @@ static const char items_before[] =
           }
           block[LOCAL_ID] = acc;
       }
-      // Items 0 to 15 again: ahead[] gets what precedes each 16 totals in their line, and ahead[16] the
-      // whole group's.
+      // Items 0 to 15 again: ahead[] gets what precedes each 16 totals in their line, and ahead[16]
+      // the whole group's.
       M_FN void combine_blocks(LOCAL_PTR const y_wide *block, LOCAL_PTR y_wide *ahead, int width) {
           int first = LOCAL_ID & ~(width / 16 - 1);
           y_wide acc = identity();
@@ -75,8 +75,8 @@ static const char items_before[] =
           return combine(block[16 + LOCAL_ID / 16], total[at]);
       });
 
-// Loading and storing tiles of 2048 elements. In local memory a tile has a gap after every eight, so
-// that items, which have eight in a row, use different banks. Offsets within a tile are 32 bits.
+// Loading and storing tiles of 2048 elements. In local memory a tile has a gap after every eight,
+// so that items, which have eight in a row, use different banks. Offsets within a tile are 32 bits.
 static const char rows[] =
     // An item's own eight elements, which stay in registers for the second pass, and their total.
     T(M_FN y_wide get_run(LOCAL_PTR const y_kept *tile, y_kept *v) {
@@ -85,9 +85,9 @@ static const char rows[] =
           for (int j = 0; j < 8; j++) acc = combine(acc, (y_wide)y_get(v[j]));
           return acc;
       }
-      // Loads are strided by 256, so that neighbouring items load neighbouring elements; elements past
-      // the end of a line are zeros, which nothing stores. load_apart does the same with an offset for
-      // each line.
+      // Loads are strided by 256, so that neighbouring items load neighbouring elements; elements
+      // past the end of a line are zeros, which nothing stores. load_apart does the same with an
+      // offset for each line.
       M_FN void load_flat(x_kept *v, GLOBAL const x_kept *x, int count, int lines, int shift,
                           int n) {
           for (int j = 0; j < 8; j++) {
@@ -116,9 +116,9 @@ static const char rows[] =
           }
       });
 
-// Scans rows. The next tile is loaded into registers before the current one is scanned. With chunks,
-// groups go from the last chunk to the first: the last one's elements were read last for their total,
-// and may still be in the cache.
+// Scans rows. The next tile is loaded into registers before the current one is scanned. With
+// chunks, groups go from the last chunk to the first: the last one's elements were read last for
+// their total, and may still be in the cache.
 static const char scan_rows[] =
     T(BUSY(256, 4) scan_rows(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL y_kept *y, m_long at_y,
                              GLOBAL const y_wide *starts, m_long at_starts, GIVEN scan_params s) {
@@ -170,8 +170,8 @@ static const char scan_rows[] =
           }
       });
 
-// Totals of chunks. A sum may be taken in any fixed order, here without a tile: each item adds every
-// 256th element.
+// Totals of chunks. A sum may be taken in any fixed order, here without a tile: each item adds
+// every 256th element.
 static const char row_sums[] =
     T(BUSY(256, 5) row_totals(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL y_wide *totals,
                               m_long at_totals, GIVEN scan_params s) {
@@ -239,8 +239,8 @@ static const char starts[] =
           }
       });
 
-// One item per chunk of a line, next to the items of the same chunk of other lines. Eight loads are in
-// flight ahead of the stores that need them.
+// One item per chunk of a line, next to the items of the same chunk of other lines. Eight loads are
+// in flight ahead of the stores that need them.
 static const char columns[] =
     T(KERNEL(64) column_totals(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL y_wide *totals,
                                m_long at_totals, GIVEN scan_params s) {

@@ -1,6 +1,6 @@
 // scatter_add of whole rows, as text: each index is combined with its position to one number, the
-// numbers are sorted, and each run of equal indices is added up by one group, in order. No two numbers
-// are equal, so that any sort is stable.
+// numbers are sorted, and each run of equal indices is added up by one group, in order. No two
+// numbers are equal, so that any sort is stable.
 #include "device/simt/group_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
@@ -11,8 +11,8 @@ const char *const tni_text_segments[] = {
     // n indices into `size` rows of `count` elements each.
     T(typedef struct { m_long n; m_long index_step; m_long size; m_long count; m_long v_step;
                        m_long y_step; int wide; int unused; } segment_params;),
-    // Checks the indices and makes pairs: the index above 32 bits of its position. Blocks of 1024 are
-    // sorted by a bitonic network; what is past the end is the largest number, and goes last.
+    // Checks the indices and makes pairs: the index above 32 bits of its position. Blocks of 1024
+    // are sorted by a bitonic network; what is past the end is the largest number, and goes last.
     T(KERNEL(256) pair_blocks(GLOBAL const int *index, m_long at_index, GLOBAL m_ulong *to,
                               m_long at_to, GLOBAL m_long *fail, GIVEN segment_params s) {
           LOCAL m_ulong p[1024];
@@ -43,8 +43,8 @@ const char *const tni_text_segments[] = {
           for (int k = LOCAL_ID; k < 1024; k += 256)
               if (first + k < s.n) to[at_to + first + k] = p[k];
       }),
-    // Merges sorted runs in pairs: one item per number, which finds by bisection how many of the other
-    // run precede it. That plus its place in its own run is its place in the result.
+    // Merges sorted runs in pairs: one item per number, which finds by bisection how many of the
+    // other run precede it. That plus its place in its own run is its place in the result.
     T(KERNEL(64) pair_merge(GLOBAL const m_ulong *from, m_long at_from, GLOBAL m_ulong *to,
                             m_long at_to, m_long n, m_long run) {
           m_long i = ITEM;
@@ -77,8 +77,8 @@ const char *const tni_text_segments[] = {
           }
           return b;
       }),
-    // A group adds the runs that begin in 16 places, in 1024 columns; a run that begins before them is
-    // another group's. The sum starts with the row's own value and is rounded once.
+    // A group adds the runs that begin in 16 places, in 1024 columns; a run that begins before them
+    // is another group's. The sum starts with the row's own value and is rounded once.
     T(KERNEL(256) add_segments(GLOBAL const m_ulong *p, m_long at_p, GLOBAL const x_kept *v,
                                GIVEN shape sv, GLOBAL y_kept *y, GIVEN shape sy,
                                GIVEN segment_params s) {

@@ -1,7 +1,7 @@
-// argsort, as text. An element becomes an unsigned key whose order is the wanted one, NaN the largest
-// and both zeros equal. With the element's position it makes a pair; no two pairs are equal, so that
-// the order is stable. Blocks of 1024 pairs are sorted in local memory, and sorted runs are then merged
-// in pairs: a group merges 1024 places of the result, an item eight of them.
+// argsort, as text. An element becomes an unsigned key whose order is the wanted one, NaN the
+// largest and both zeros equal. With the element's position it makes a pair; no two pairs are
+// equal, so that the order is stable. Blocks of 1024 pairs are sorted in local memory, and sorted
+// runs are then merged in pairs: a group merges 1024 places of the result, an item eight of them.
 #include "device/simt/group_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
@@ -70,8 +70,9 @@ const char *const tni_text_sort[] = {
       M_FN void put_eight(LOCAL_PTR pair *p, const pair *v) {
           for (int j = 0; j < 8; j++) p[LOCAL_ID * 9 + j] = v[j];
       }),
-    // Merge path: of the first n of two sorted runs at a and b together, returns how many are from a,
-    // by bisection. So every item finds where its share of a merge begins, and merges eight from there.
+    // Merge path: of the first n of two sorted runs at a and b together, returns how many are from
+    // a, by bisection. So every item finds where its share of a merge begins, and merges eight from
+    // there.
     T(M_FN int merge_path(LOCAL_PTR const pair *p, int a, int of_a, int b, int of_b, int n) {
           int lo = n > of_b ? n - of_b : 0;
           int hi = n < of_a ? n : of_a;
@@ -82,8 +83,8 @@ const char *const tni_text_sort[] = {
           }
           return lo;
       }
-      // Merges the eight places from n on of two runs into registers. Reads stay inside of the block:
-      // an item may look one place past the end of a run, whose value it then does not use.
+      // Merges the eight places from n on of two runs into registers. Reads stay inside of the
+      // block: an item may look one place past the end of a run, whose value it then does not use.
       M_FN void merge_eight(LOCAL_PTR const pair *p, int a, int of_a, int b, int of_b, int n,
                             pair *v) {
           int i = merge_path(p, a, of_a, b, of_b, n);
@@ -104,8 +105,8 @@ const char *const tni_text_sort[] = {
                   next_b = p[padded(b < 1023 ? b : 1023)];
               }
       }),
-    // Sorts a block. An item sorts its own eight by odd-even transposition, in registers; then runs are
-    // merged, twice as long each time, until each run is a line's width.
+    // Sorts a block. An item sorts its own eight by odd-even transposition, in registers; then runs
+    // are merged, twice as long each time, until each run is a line's width.
     T(M_FN void sort_tile(LOCAL_PTR pair *p, int width) {
           pair v[8];
           for (int j = 0; j < 8; j++) v[j] = p[LOCAL_ID * 9 + j];
@@ -128,8 +129,8 @@ const char *const tni_text_sort[] = {
           }
           BARRIER();
       }),
-    // A group sorts one block of a line, or several lines of `width` places each, and writes pairs or,
-    // if blocks are whole lines, the result.
+    // A group sorts one block of a line, or several lines of `width` places each, and writes pairs
+    // or, if blocks are whole lines, the result.
     T(KERNEL(128) sort_blocks(GLOBAL const x_kept *x, GIVEN shape sx, GLOBAL pair *to,
                               m_long at_to, GLOBAL m_long *y, GIVEN shape sy, GLOBAL x_kept *v,
                               GIVEN shape sv, GIVEN sort_params s) {
@@ -161,9 +162,9 @@ const char *const tni_text_sort[] = {
               }
           }
       }),
-    // The same for runs in a buffer, then the kernel of one merge pass. Two items find which parts of
-    // the two runs the group's 1024 places come from; those are loaded, merged as in sort_tile, and
-    // written as pairs or, in the last pass, as the result.
+    // The same for runs in a buffer, then the kernel of one merge pass. Two items find which parts
+    // of the two runs the group's 1024 places come from; those are loaded, merged as in sort_tile,
+    // and written as pairs or, in the last pass, as the result.
     T(M_FN m_long merge_path_runs(GLOBAL const pair *a, m_long of_a, GLOBAL const pair *b,
                                 m_long of_b, m_long n) {
           m_long lo = n > of_b ? n - of_b : 0;

@@ -1,11 +1,12 @@
-// Products with sparse matrices, as text: a row of the result is added up by the items of one warp, in the order of the
-// elements, so that the bits do not change from run to run.
+// Products with sparse matrices, as text: a row of the result is added up by the items of one warp,
+// in the order of the elements, so that the bits do not change from run to run.
 //
 //   spmm           32 items for each row and 128 columns: an item has four columns, 32 apart
 //   spmm_narrow    up to 16 columns: 32 items for each row, as many for a column as there are elements read together
 //   sddmm          4 or 16 items for each element of the result
 //
-// A group has 128 items. Elements are read four at a time, so that their rows of x are on the way together.
+// A group has 128 items. Elements are read four at a time, so that their rows of x are on the way
+// together.
 #include "device/simt/group_text.h"
 
 #define T(...) #__VA_ARGS__ "\n"
@@ -13,15 +14,16 @@
 // clang-format off
 
 const char *const tni_text_sparse[] = {
-    // Where operands begin in their buffers, in elements; order < 0: a value is in its element's place.
+    // Where operands begin in their buffers, in elements; order < 0: a value is in its element's
+    // place.
     T(typedef struct { m_long values; m_long x; m_long y; m_long offsets; m_long columns; m_long order; m_long lines; int n; int lanes;
       } sparse_params;
       M_FN x_sum value_at(GLOBAL const x_kept *v, GLOBAL const int *p, const sparse_params *s, m_long i) {
           return (x_sum)x_get(v[s->values + (s->order < 0 ? i : (m_long)p[s->order + i])]);
       }),
-    // A group's number is, from the fastest axis: tile of 128 columns, four rows. Neighbouring items read neighbouring columns of
-    // one row of x, and all of a warp the same value and index. The last tile may lack some of an item's four columns: `many`
-    // are there.
+    // A group's number is, from the fastest axis: tile of 128 columns, four rows. Neighbouring
+    // items read neighbouring columns of one row of x, and all of a warp the same value and index.
+    // The last tile may lack some of an item's four columns: `many` are there.
     T(KERNEL(128) spmm(GLOBAL const x_kept *v, GLOBAL const x_kept *x, GLOBAL const int *p, GLOBAL x_kept *y,
                        GIVEN sparse_params s) {
           int tiles = (s.n + 127) / 128;
@@ -53,10 +55,12 @@ const char *const tni_text_sparse[] = {
           for (int k = 0; k < 4; k++)
               if (k < many) y[s.y + row * s.n + c + k * 32] = x_put(sum[k]);
       }),
-    // With few columns the items of a warp would have nothing to do: here they read several elements at once, and the sums of
-    // one column meet in local memory, halved again and again, always in the same order.
+    // With few columns the items of a warp would have nothing to do: here they read several
+    // elements at once, and the sums of one column meet in local memory, halved again and again,
+    // always in the same order.
     //
-    // lanes: items beside each other that have different columns, a power of two; the others of a row have different elements.
+    // lanes: items beside each other that have different columns, a power of two; the others of a
+    // row have different elements.
     T(KERNEL(128) spmm_narrow(GLOBAL const x_kept *v, GLOBAL const x_kept *x, GLOBAL const int *p, GLOBAL x_kept *y,
                               GIVEN sparse_params s) {
           LOCAL x_sum part[128];
@@ -77,7 +81,8 @@ const char *const tni_text_sparse[] = {
           }
           if (row < s.lines && item < s.n && item < s.lanes) y[s.y + row * s.n + item] = x_put(part[LOCAL_ID]);
       }),
-    // v and x are the dense matrices; columns and order the places of the elements; n the length of a sum.
+    // v and x are the dense matrices; columns and order the places of the elements; n the length of
+    // a sum.
     T(KERNEL(128) sddmm(GLOBAL const x_kept *v, GLOBAL const x_kept *x, GLOBAL const int *p, GLOBAL x_kept *y,
                         GIVEN sparse_params s) {
           LOCAL x_sum part[128];

@@ -1,5 +1,5 @@
-// What devices with work groups share: ops that no kernel is generated for, by hand-written kernels,
-// over the few functions in which the devices differ. The header of all group_*.c files.
+// What devices with work groups share: ops that no kernel is generated for, by hand-written
+// kernels, over the few functions in which the devices differ. The header of all group_*.c files.
 #ifndef TNI_SIMT_GROUPS_H
 #define TNI_SIMT_GROUPS_H
 
@@ -22,8 +22,8 @@ typedef struct tni_groups {
     tni_compiled *(*compiled)(void *session);
     tni_buffer_at (*buffer_at)(void *session, const void *address);
     tni_buffer_at (*state_at)(void *session, int ticket);  // see kernel/simt.h
-    // Launches groups of `items` items each. If h->fail is given and there is no ticket, waits for the
-    // failure that the kernel left in its state, and clears it there.
+    // Launches groups of `items` items each. If h->fail is given and there is no ticket, waits for
+    // the failure that the kernel left in its state, and clears it there.
     tn_status (*launch)(const tni_kernel_args *h, int64_t groups, int items, tni_text *why);
 } tni_groups;
 
@@ -99,11 +99,11 @@ tn_status   tni_groups_matmul(const tni_call *c);
 size_t      tni_groups_conv_scratch(const tni_call *c);
 tn_status   tni_groups_conv(const tni_call *c);  // also its gradients
 const char *tni_groups_conv_varies(const tni_call *c);
-// Returns whether a convolution or a gradient of one is a matrix product of its operands in place: m
-// becomes the call of matmul that does the same, with operands in[].
+// Returns whether a convolution or a gradient of one is a matrix product of its operands in place:
+// m becomes the call of matmul that does the same, with operands in[].
 bool tni_conv_product(const tni_call *c, tni_arg in[2], tni_call *m);
-// Returns whether a convolution, or a gradient for x, is of each channel with a window of its own and as group_text_depthwise.c has it; its
-// addresses are multiples of 16.
+// Returns whether a convolution, or a gradient for x, is of each channel with a window of its own
+// and as group_text_depthwise.c has it; its addresses are multiples of 16.
 bool tni_groups_takes_depthwise(const tni_call *c);
 // Returns its text, and launches it or, with an ending, a text with that one, into y.
 const char *const *tni_groups_depthwise_text(const tni_call *c);
@@ -120,7 +120,8 @@ size_t             tni_groups_scatter_scratch(const tni_call *c);
 tn_status          tni_groups_scatter(const tni_call *c);
 // By a function on the host; it waits.
 tn_status tni_groups_custom(const tni_call *c);
-// Linear algebra: whether small matrices are run by kernels; by them; by them or on the host, which waits.
+// Linear algebra: whether small matrices are run by kernels; by them; by them or on the host, which
+// waits.
 bool      tni_groups_takes_linalg(const tni_call *c);
 tn_status tni_groups_linalg_small(const tni_call *c);
 tn_status tni_groups_linalg(const tni_call *c);
@@ -129,16 +130,16 @@ tn_status tni_groups_linalg(const tni_call *c);
 tn_status tni_groups_spmm(const tni_call *c);
 tn_status tni_groups_sddmm(const tni_call *c);
 
-// Fourier transforms: whether all axes are of lengths that kernels have; by them; by them or on the host. Scratch of all three. And results of a
-// library times the scale of the call.
+// Fourier transforms: whether all axes are of lengths that kernels have; by them; by them or on the
+// host. Scratch of all three. And results of a library times the scale of the call.
 bool      tni_groups_takes_fft(const tni_call *c);
 size_t    tni_groups_fft_scratch(const tni_call *c);
 tn_status tni_groups_fft_lines(const tni_call *c);
 tn_status tni_groups_fft(const tni_call *c);
 tn_status tni_groups_fft_scale(const tni_call *c);
 
-// scatter_add of whole rows: whether a call is that, its scratch, and adding the rows to the result.
-// lines: all axes but the indexed one, argument 1 the values and 2 the result.
+// scatter_add of whole rows: whether a call is that, its scratch, and adding the rows to the
+// result. lines: all axes but the indexed one, argument 1 the values and 2 the result.
 bool      tni_segments_can(const tni_call *c);
 size_t    tni_segments_scratch(const tni_call *c);
 tn_status tni_segments_add(const tni_call *c, const tni_axes *lines, int64_t fail[2]);

@@ -1,7 +1,7 @@
 // fake_blaslt.c: a cuBLASLt that multiplies in host memory, so that choosing and running is tested
-// without a GPU. A test compiles it into a library of the real one's name. It checks what it is given
-// as the real one would, knows a dozen algorithms that differ in what they cost, and has a clock that
-// only products move.
+// without a GPU. A test compiles it into a library of the real one's name. It checks what it is
+// given as the real one would, knows a dozen algorithms that differ in what they cost, and has a
+// clock that only products move.
 #include "fake_blaslt.h"
 
 #include "host.h"
@@ -165,7 +165,8 @@ static bool sizes_fit(tni_ltdesc d, tni_ltlayout a, tni_ltlayout b, tni_ltlayout
            b->batch == out->batch;
 }
 
-// f64 has none. The auxiliary matrix is gelu's input, and its columns begin at multiples of 8 elements.
+// f64 has none. The auxiliary matrix is gelu's input, and its columns begin at multiples of 8
+// elements.
 static bool epilogue_fits(tni_ltdesc d, tni_ltlayout out)
 {
     int  f    = d->epilogue & (TNI_LT_EPILOGUE_RELU | TNI_LT_EPILOGUE_GELU);

@@ -4,8 +4,8 @@
 
 #include "device/cuda/blaslt.h"
 
-// What is wrong with an algorithm: its results, what it adds, its last column, gelu's input; it does not run; it asks for addresses at
-// multiples of 32.
+// What is wrong with an algorithm: its results, what it adds, its last column, gelu's input; it
+// does not run; it asks for addresses at multiples of 32.
 typedef enum {
     FAKE_SCALES,
     FAKE_NO_RESIDUAL,

@@ -1,6 +1,7 @@
-// fake_cudnn.c: a cuDNN whose engines compute any graph in host memory, op by op, so that the graphs are
-// tested without a GPU: by what they compute. A test compiles it into a library. It keeps attributes as
-// they are set, checks at finalizing what the real one would miss, and has a clock that only runs move.
+// fake_cudnn.c: a cuDNN whose engines compute any graph in host memory, op by op, so that the
+// graphs are tested without a GPU: by what they compute. A test compiles it into a library. It
+// keeps attributes as they are set, checks at finalizing what the real one would miss, and has a
+// clock that only runs move.
 #include "fake_cudnn.h"
 
 #include "host.h"
@@ -388,7 +389,8 @@ static void *at(memory *m, const tensor *t)
     return m->at[t->id];
 }
 
-// The element of a tensor at an index of another: repeated along axes of size 1, and for groups of heads.
+// The element of a tensor at an index of another: repeated along axes of size 1, and for groups of
+// heads.
 static int64_t place(const tensor *t, const int64_t i[RANK], const int64_t of[RANK])
 {
     int64_t n = 0;
@@ -469,7 +471,8 @@ static void run_product(memory *m, const op *o)
     } while (next(i, o->y.size));
 }
 
-// Elements of x that are at the same place of y are folded; the first comes at index 0 of the reduced axes.
+// Elements of x that are at the same place of y are folded; the first comes at index 0 of the
+// reduced axes.
 static void run_reduction(memory *m, const op *o)
 {
     int64_t i[RANK] = { 0 };
@@ -509,8 +512,8 @@ static bool meets(const op *o, const tensor *x, const int64_t y[RANK], const int
     return true;
 }
 
-// Every pair of a place of the result and a weight adds one product to whichever tensor is computed. Sums are
-// in double, one for each of its elements.
+// Every pair of a place of the result and a weight adds one product to whichever tensor is
+// computed. Sums are in double, one for each of its elements.
 static void run_conv(memory *m, const op *o)
 {
     const tensor *t[3];

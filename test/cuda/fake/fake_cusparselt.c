@@ -1,5 +1,6 @@
-// fake_cusparselt.c: a cuSPARSELt that multiplies in host memory. A test compiles it into a library of the real one's name. Its packed form
-// is the plain matrix; it refuses what the real one would, and any of its calls can be made to fail.
+// fake_cusparselt.c: a cuSPARSELt that multiplies in host memory. A test compiles it into a library
+// of the real one's name. Its packed form is the plain matrix; it refuses what the real one would,
+// and any of its calls can be made to fail.
 #include "fake_cusparselt.h"
 
 #include "host.h"
@@ -147,7 +148,8 @@ int cusparseLtMatmulPlanInit(const void *h, void *at, const void *p, const void 
     return 0;
 }
 
-// Takes the algorithm along, as the real one: the next plan with it would not be made there, but crash.
+// Takes the algorithm along, as the real one: the next plan with it would not be made there, but
+// crash.
 int cusparseLtMatmulPlanDestroy(const void *at)
 {
     ((const plan *)at)->of->alive = 0;

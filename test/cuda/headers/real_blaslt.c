@@ -1,8 +1,8 @@
 // real_blaslt.c: our declarations of cuBLASLt beside those of cublasLt.h. It is compiled by a test
 // where the header is installed, and never linked: what differs is an error.
 
-// An enum of the library is an int of ours. Enums without negative values are unsigned in C; so each
-// gets one here, put before a value of it, and becomes a signed type.
+// An enum of the library is an int of ours. Enums without negative values are unsigned in C; so
+// each gets one here, put before a value of it, and becomes a signed type.
 #define CUBLAS_STATUS_SUCCESS             SIGNED_STATUS = -1, CUBLAS_STATUS_SUCCESS
 #define CUBLAS_COMPUTE_16F                SIGNED_COMPUTE = -1, CUBLAS_COMPUTE_16F
 #define CUDA_R_16F                        SIGNED_TYPE = -1, CUDA_R_16F
@@ -85,7 +85,8 @@ SAME(TNI_LT_PREFERENCE_ALIGN_D, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
 SAME(TNI_LT_REDUCE_COMPUTE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
 SAME(TNI_LT_REDUCE_OUTPUT, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE);
 SAME(TNI_LT_HAS_TILES, CUBLASLT_ALGO_CAP_TILE_IDS);
-// The first and the last number of each list in device/cuda/lt_tiles.c, and one within; test_product_search.c has the same.
+// The first and the last number of each list in device/cuda/lt_tiles.c, and one within;
+// test_product_search.c has the same.
 SAME(1, CUBLASLT_MATMUL_TILE_8x8);
 SAME(35, CUBLASLT_MATMUL_TILE_256x32);
 SAME(36, CUBLASLT_MATMUL_TILE_8x128);

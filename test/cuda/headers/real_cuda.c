@@ -1,5 +1,5 @@
-// real_cuda.c: our declarations of CUDA beside those of cuda.h and nvrtc.h. It is compiled by a test where
-// the headers are installed, and never linked: what differs is an error.
+// real_cuda.c: our declarations of CUDA beside those of cuda.h and nvrtc.h. It is compiled by a
+// test where the headers are installed, and never linked: what differs is an error.
 
 // An enum of CUDA is an int of ours. Neither has negative values, and C makes an unsigned type of
 // such an enum; so each gets one here, put before a value of it, and becomes a signed type.

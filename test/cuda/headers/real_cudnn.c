@@ -1,5 +1,5 @@
-// real_cudnn.c: our numbers of cuDNN beside those of cudnn_graph.h, where that is installed: cuDNN is no
-// part of a toolkit. It is compiled by a test and never linked: what differs is an error.
+// real_cudnn.c: our numbers of cuDNN beside those of cudnn_graph.h, where that is installed: cuDNN
+// is no part of a toolkit. It is compiled by a test and never linked: what differs is an error.
 #if __has_include(<cudnn_graph.h>)
 #include <cudnn_graph.h>
 

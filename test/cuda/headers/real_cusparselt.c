@@ -1,5 +1,6 @@
-// real_cusparselt.c: our numbers of cuSPARSELt beside those of cusparseLt.h, where that is installed: it is no part of a toolkit. It is
-// compiled by a test and never linked: what differs is an error.
+// real_cusparselt.c: our numbers of cuSPARSELt beside those of cusparseLt.h, where that is
+// installed: it is no part of a toolkit. It is compiled by a test and never linked: what differs is
+// an error.
 #if __has_include(<cusparseLt.h>)
 #include <stdalign.h>  // its own header has alignas without it
 
