@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 32, WORKERS = 8, EACH = 4, MOST = 16 };
+enum { BATCH = 32, WORKERS = 8, EACH = 3, MOST = 8 };
 
 static const char *chip = "sm_90";
 

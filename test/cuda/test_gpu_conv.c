@@ -767,12 +767,12 @@ static int drawn(void)
     return n ? atoi(n) : 24;
 }
 
-static void convs_on(const char *device, int part, int parts)
+static void convs_on(const char *device, int part, int parts, int draws)
 {
     static const tn_dtype others[] = { TN_F64, TN_BF16, TN_F16 };
     static const layout   plain[]  = { PLAIN, PLAIN };
     tn_ctx               *cx[]     = { open_eager(device, false), open_quiet("ref", 1) };
-    int                   all      = SHAPES + drawn();
+    int                   all      = SHAPES + draws;
     for (int k = part; cx[0] && k < all; k += parts) {
         table_seed(100 + (uint32_t)k);
         conv_shape s     = k < SHAPES ? shapes[k] : draw_shape();
@@ -789,7 +789,7 @@ static void convs_on(const char *device, int part, int parts)
 
 static void run_convs(int part, int parts)
 {
-    convs_on(tested_device(), part, parts);
+    convs_on(tested_device(), part, parts, drawn());
 }
 
 static void convolutions_agree_with_ref(void)
@@ -833,7 +833,7 @@ static void convolutions_of_single_channels_on_opencl_agree_with_ref(void)
 static void convolutions_of_opencl_agree_with_ref(void)
 {
     if (!tni_cl_get()) SKIP("no opencl device: %s", tni_cl_detail());
-    convs_on("opencl", 0, 1);
+    convs_on("opencl", 0, 1, test_long() ? drawn() : drawn() / 4);
 }
 
 // Images may be none: then the gradient for w is a sum of nothing.

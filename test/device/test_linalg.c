@@ -86,6 +86,7 @@ static void check_promises(tn_tensor *x)
     check_orthonormal("v of eigh", v);
 }
 
+// A plain run takes f32 and f64 in turns: a size of a dtype is dozens of kernels on OpenCL.
 static void factors_multiply_to_what_was_factored(void)
 {
     static const int64_t sizes[][2] = { { 1, 1 }, { 2, 2 },   { 5, 3 },
@@ -93,6 +94,7 @@ static void factors_multiply_to_what_was_factored(void)
     for (tn_ctx *cx = next_device(NULL); cx; cx = next_device(cx))
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             for (int d = 0; d < 2; d++) {
+                if (!test_long() && d != (int)i % 2) continue;
                 tn_scope *scope = tn_begin(cx);
                 check_promises(
                     tn_randn(cx, d ? TN_F64 : TN_F32, TN_SHAPE(2, sizes[i][0], sizes[i][1])));

@@ -48,7 +48,7 @@ static pid_t compile_ahead(const graph_way *w, uint64_t first, int count)
 
 static void graphs_fused_on_opencl_agree_with_ref(void)
 {
-    enum { FIRST = 200001, SOME = 50, ALL = 300 };  // a graph takes a second to compile
+    enum { FIRST = 200001, SOME = 30, ALL = 300 };  // a graph takes a second to compile
     int   count = test_long() ? ALL : SOME;
     pid_t ahead = getenv("TN_GRAPH") ? -1 : compile_ahead(&on_opencl, FIRST + count / 2, count / 2);
     graph_way_run(&on_opencl, FIRST, count);
@@ -58,7 +58,7 @@ static void graphs_fused_on_opencl_agree_with_ref(void)
 
 static void graphs_op_by_op_on_opencl_agree_with_ref(void)
 {
-    graph_way_run(&opencl_alone, 300001, 30);
+    graph_way_run(&opencl_alone, 300001, test_long() ? 30 : 15);
 }
 
 const test_case tests_graphs[] = {

@@ -20,7 +20,7 @@ static bool same_bits(const graph_result *a, const graph_result *b)
 }
 
 // Compiling takes most of the time, so that a plain run draws SOME graphs and `make test-long` ALL.
-enum { SOME = 100, ALL = 700, AT_ONCE = 100, SHORT = 8 };
+enum { SOME = 50, ALL = 700, AT_ONCE = 50, SHORT = 8 };
 
 // Short ones, since compiling takes most of the time.
 static void draw_short(graph *g, uint64_t seed)
