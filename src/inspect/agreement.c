@@ -23,6 +23,25 @@ int tni_repeats_for(const tni_engine *e, double seconds)
 
 // ---- results -----------------------------------------------------------------------------------
 
+// A first piece comes from the host, then copies of all before.
+bool tni_spoil_memory(tn_ctx *cx, char *data, int64_t bytes)
+{
+    enum { FIRST = 4096 };
+    const tni_engine *e = cx->engine;
+    unsigned char     piece[FIRST];
+    tni_text          why  = { "" };
+    int64_t           have = bytes < FIRST ? bytes : FIRST;
+    memset(piece, 0xff, sizeof piece);
+    bool ok = e->device->memory->upload(e->session, data, TN_U8, piece, have, &why) == TN_OK;
+    while (ok && have < bytes) {
+        int64_t n = have < bytes - have ? have : bytes - have;
+        tni_arg x = { .dtype = TN_U8, .rank = 1, .size = { n }, .stride = { 1 }, .data = data };
+        ok        = tni_arg_copy(cx, x, TN_U8, data + have, &why) == TN_OK;
+        have += n;
+    }
+    return ok;
+}
+
 // Part of a value by which two orders of summing may differ: some units of the dtype in which
 // results are stored.
 static double tolerance_of(tn_dtype dt)

@@ -18,6 +18,9 @@ enum { TNI_COMPARE_BITS = 1, TNI_COMPARE_PARTS = 2 };
 // known of the value; 0 mostly.
 bool tni_results_agree(tn_ctx *cx, tn_dtype dt, const char *have, const char *want, int64_t n,
                        unsigned how, double slack);
+// Fills memory on the device with bytes that are NaNs as floats, so that what is not written there
+// is no result of a run before. False if that fails.
+bool tni_spoil_memory(tn_ctx *cx, char *data, int64_t bytes);
 // The largest difference; INFINITY if an element is finite in one alone, or it could not be found.
 double tni_results_differ(tn_ctx *cx, tn_dtype dt, const char *have, const char *want, int64_t n);
 

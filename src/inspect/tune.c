@@ -319,11 +319,14 @@ static bool has_share(tni_tuner *u)
 
 // What is not in the list is a kernel of a loop's body, or is launched with another alignment than
 // at the beginning of the run.
+//
+// The kernels of a plan that no cache keeps, as of a loop's body that is very large, are left as
+// they are: they are gone when the run ends, at which winners are kept.
 void tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k)
 {
     tni_tuner *u = r->e->inspect->tuner;
     uint64_t   key[2];
-    if (!has_share(u) || !is_left(u, k, key)) return;
+    if (!r->plan->key_bytes || !has_share(u) || !is_left(u, k, key)) return;
     tni_tuner_item *x = item_for_now(r, k->bytes, key);
     if (!x) return;
     begin_share(r, x);

@@ -83,11 +83,22 @@ static tni_arg elements_at(const trial *t, int b, char *data)
     return x;
 }
 
-// Copies what buffer b had before the kernel, which may read it, too.
+static bool loads_from(const tni_kernel *k, int b)
+{
+    for (int i = 0; i < k->nins; i++)
+        if (k->ins[i].code == TNI_I_LOAD && k->access[k->ins[i].access].buffer == b) return true;
+    return false;
+}
+
+// Copies what buffer b had before the kernel, if it reads it, too. Else nothing of that is left: it
+// may be the results of the run before, which are right where inputs are the same, and a candidate
+// that writes a part of them would look right.
 static bool reset_buffer(const trial *t, int b)
 {
     tni_text why  = { "" };
     tni_arg  from = elements_at(t, b, t->k->launch.buffer[b]);
+    if (!loads_from(t->k->kernel, b))
+        return tni_spoil_memory(t->r->cx, t->have[b]->data, (int64_t)t->have[b]->bytes);
     return tni_arg_copy(t->r->cx, from, from.dtype, t->have[b]->data, &why) == TN_OK;
 }
 
@@ -297,16 +308,18 @@ static void expect_candidates(const trial *t, const candidate *c, int n)
 }
 
 // Measures each neighbour of `from`, which takes `best` seconds, once, as long as there is time.
-// GIVEN_UP: one that takes that much longer for its first launch gets no more.
+// GIVEN_UP: one that takes that much longer for its first launch gets no more. A_WAIT: seconds from
+// which on a launch has waited for its compiler, which takes several times as long.
 static void try_candidates(trial *t, const tni_tuning *from, candidate *c, int n, double best)
 {
     enum { GIVEN_UP = 2 };
-    tni_tuner *u = t->r->e->inspect->tuner;
+    const double A_WAIT = 0.02;
+    tni_tuner   *u      = t->r->e->inspect->tuner;
     for (int i = 0; i < n && tni_clock_now() < t->until; i++) {
         double begun    = tni_clock_now();
         bool   launched = launch_with(t, &c[i].settings);
-        u->waited += tni_clock_now() - begun;
-        u->waits++;
+        double took     = tni_clock_now() - begun;
+        if (took > A_WAIT + GIVEN_UP * t->once) u->waited += took, u->waits++;
         c[i].lost = !launched;
         if (!launched) continue;
         c[i].seconds = time_launches(t, &c[i].settings, 1);
@@ -353,7 +366,7 @@ static bool climb(trial *t, tni_tuning *best, tni_tuned *won)
 {
     candidate c[CANDIDATES];
     double    us[2] = { 0 }, now = time_launches(t, best, t->repeats);
-    int       n = list_candidates(t->r->e, &t->l, t->key, best, c), winner = -1;
+    int       n = list_candidates(t->r->e, &t->k->launch, t->key, best, c), winner = -1;
     expect_candidates(t, c, n);
     try_candidates(t, best, c, n, now);
     for (int i = 0; i < n && i < FINALISTS && c[i].seconds < now && winner < 0; i++) {
@@ -387,8 +400,9 @@ static void keep_times(tni_tuned *won, const tni_tuned *before)
 }
 
 // The winner meets the rule once more, so that the two can be compared, and both are known from
-// then on.
-static void meet_rule(trial *t, const tni_tuning *best, tni_tuned *won)
+// then on. older: it has won in a search before, and stays unless the rule wins against it, so that
+// noise does not take it back.
+static void meet_rule(trial *t, const tni_tuning *best, bool older, tni_tuned *won)
 {
     static const tni_tuning rule;
     double                  us[2];
@@ -397,10 +411,10 @@ static void meet_rule(trial *t, const tni_tuning *best, tni_tuned *won)
     note_tried(t, best);
     note_tried(t, &rule);
     if (!memcmp(best, &rule, sizeof rule)) return;
-    bool better  = tni_wins(sample, t, &rule, best, 1, us);
-    won->us      = us[1];
-    won->rule_us = us[0];
-    if (!better) won->settings = rule, won->us = us[0];
+    bool first   = tni_wins(sample, t, older ? best : &rule, older ? &rule : best, 1, us);
+    won->us      = us[!older];
+    won->rule_us = us[older];
+    if (first == older) won->settings = rule, won->us = won->rule_us;
 }
 
 // Searches from the settings that won before, or the rule's. Where this process has found them, and
@@ -410,7 +424,7 @@ static bool search(trial *t, tni_tuned_kernel *w)
     static const tni_tuning rule;
     tni_tuned               before;
     tni_tuned              *won   = &w->won;
-    bool                    found = tni_tuned_find(t->chip, &t->l, &before), more = true;
+    bool                    found = tni_tuned_find(t->chip, &t->k->launch, &before), more = true;
     tni_tuning              best = found ? before.settings : rule;
     if (memcmp(&best, &rule, sizeof rule) && !is_right(t, &best)) best = rule, found = false;
     time_launches(t, &best, 1);
@@ -421,9 +435,10 @@ static bool search(trial *t, tni_tuned_kernel *w)
     w->again     = found && was_tried(t->r->e->inspect->tuner, t->key, &best);
     while (more && tni_clock_now() < t->until && tni_search_may_go_on(t->r->e))
         more = climb(t, &best, won);
-    w->nothing_new = w->again && !memcmp(&best, &before.settings, sizeof best);
+    bool older     = found && !memcmp(&best, &before.settings, sizeof best);
+    w->nothing_new = w->again && older;
     if (w->nothing_new) keep_times(won, &before);
-    else meet_rule(t, &best, won);
+    else meet_rule(t, &best, older, won);
     return !more;
 }
 

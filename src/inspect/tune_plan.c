@@ -39,9 +39,10 @@ enum {
 
 void (*tni_tune_spoil_plan)(tni_plan *p);
 
-// An input that a plan overwrites, and a copy of it.
+// An input that a plan overwrites, a copy of it, and whether it was marked as rewritten before.
 typedef struct {
     tni_buffer *of, *copy;
+    bool        rewritten;
 } saved;
 
 // A search for a graph. want, slack: by item, what the rule's plan stored, and how far from it
@@ -84,7 +85,8 @@ static bool copy_buffer(const search *s, const tni_buffer *from, const tni_buffe
     return tni_arg_copy(s->cx, bytes_of(from), TN_U8, to->data, &why) == TN_OK;
 }
 
-// Copies a buffer once. False when memory is out.
+// Copies a buffer once. False when memory is out. Until the search ends devices keep nothing that
+// they make of it, such as packed weights: its elements change while its node stays the same.
 static bool save_buffer(search *s, tni_buffer *b)
 {
     for (size_t i = 0; i < s->inputs; i++)
@@ -97,7 +99,8 @@ static bool save_buffer(search *s, tni_buffer *b)
         tni_buffer_unref(&s->cx->buffers, copy);
         return false;
     }
-    s->input[s->inputs++] = (saved){ b, copy };
+    s->input[s->inputs++] = (saved){ b, copy, b->rewritten };
+    b->rewritten          = true;
     return true;
 }
 
@@ -178,33 +181,13 @@ static bool note_slack(search *s, size_t i, const tni_node *n, char *data)
 
 // ---- runs --------------------------------------------------------------------------------------
 
-// Fills memory with bytes that are NaNs as floats: a first piece from the host, then copies of all
-// before.
-static bool fill_memory(const search *s, const tni_buffer *b)
-{
-    enum { PIECE = 4096 };
-    unsigned char piece[PIECE];
-    tni_text      why  = { "" };
-    int64_t       have = b->bytes < PIECE ? (int64_t)b->bytes : PIECE;
-    memset(piece, 0xff, sizeof piece);
-    bool ok = s->e->device->memory->upload(s->e->session, b->data, TN_U8, piece, have, &why) ==
-              TN_OK;
-    while (ok && have < (int64_t)b->bytes) {
-        int64_t rest = (int64_t)b->bytes - have, n = have < rest ? have : rest;
-        tni_arg from = bytes_of(b);
-        from.size[0] = n;
-        ok           = tni_arg_copy(s->cx, from, TN_U8, b->data + have, &why) == TN_OK;
-        have += n;
-    }
-    return ok;
-}
-
 // Makes what a plan does not write look wrong: its memory may still hold the results of another.
 static bool spoil_memory(const search *s, const tni_run *r)
 {
-    bool ok = !r->arena || fill_memory(s, r->arena);
+    bool ok = !r->arena || tni_spoil_memory(s->cx, r->arena->data, (int64_t)r->arena->bytes);
     for (size_t i = 0; ok && i < r->g->count; i++)
-        if (r->own[i] && !r->plan->place[i].donated) ok = fill_memory(s, r->own[i]);
+        if (r->own[i] && !r->plan->place[i].donated)
+            ok = tni_spoil_memory(s->cx, r->own[i]->data, (int64_t)r->own[i]->bytes);
     return ok;
 }
 
@@ -451,18 +434,20 @@ static bool begin_search(search *s, tni_tuned *won)
     return isfinite(won->us);
 }
 
-// The winner meets the rule's plan once more, so that the two can be compared.
+// The winner meets the rule's plan once more, so that the two can be compared. One that has won in
+// a search before stays unless the rule's wins against it: noise does not take it back.
 static void end_search(search *s, const tni_plan *cached, tni_tuned *won)
 {
     double    us[2];
-    tni_plan *lost = s->best;
-    won->rule_us   = won->us;
+    tni_plan *lost  = s->best;
+    bool      older = s->best == cached;
+    won->rule_us    = won->us;
     if (s->best == s->rule) return;
-    bool better  = tni_wins(sample, s, s->rule, s->best, 1, us);
-    won->us      = us[1];
-    won->rule_us = us[0];
-    if (better) return;
-    won->us = us[0];
+    bool first   = tni_wins(sample, s, older ? s->best : s->rule, older ? s->rule : s->best, 1, us);
+    won->us      = us[!older];
+    won->rule_us = us[older];
+    if (first != older && isfinite(won->us)) return;
+    won->us = won->rule_us;
     s->best = s->rule;
     drop_plan(s, cached, lost);
 }
@@ -545,7 +530,10 @@ static void close_search(search *s)
     tni_heap *h = &s->cx->heap;
     for (size_t i = 0; s->want && i < s->g->count; i++)
         tni_buffer_unref(&s->cx->buffers, s->want[i]);
-    for (size_t i = 0; i < s->inputs; i++) tni_buffer_unref(&s->cx->buffers, s->input[i].copy);
+    for (size_t i = 0; i < s->inputs; i++) {
+        s->input[i].of->rewritten = s->input[i].rewritten;
+        tni_buffer_unref(&s->cx->buffers, s->input[i].copy);
+    }
     tni_free(h, s->input);
     tni_free(h, s->want);
     tni_free(h, s->slack);

@@ -1,4 +1,4 @@
-// What tune.c and tune_plan.c share: the state of tuning in a context.
+// What tune.c, tune_kernel.c and tune_plan.c share: the state of tuning in a context.
 #ifndef TNI_INSPECT_TUNER_H
 #define TNI_INSPECT_TUNER_H
 
@@ -66,10 +66,10 @@ struct tni_tuner {
     double until;     // when its share of the time is spent
     tni_call_search call;  // that of a library call, and the key of that
     uint64_t        call_key[2];
-    double waited;  // seconds until candidates could be launched: mostly those of the compiler
-    int    waits;   // how many candidates these were
-    bool   log;     // TN_LOG has "tune"
-    int    told, others;  // winners so far; and those that are not the rule's
+    double          waited;        // seconds that candidates have waited for their compiler
+    int             waits;         // how many candidates these were
+    bool            log;           // TN_LOG has "tune"
+    int             told, others;  // winners so far; and those that are not the rule's
 };
 
 // TOGETHER: candidates of a kernel that are measured before the best of them goes into contests,

@@ -3,8 +3,8 @@
 // In id order every seed is placed (place_seed). Candidates are, first, the kernel units that
 // compute a value the seed reads, then units that read the same values and were recorded nearby.
 // The seed joins the first candidate of its level that can take it, else it starts a unit. Then the
-// other candidates over the same axes are merged into its unit. For softmax, e = exp(x - max(x)), y
-// = e * (1 / sum(e)):
+// other candidates over the same axes are merged into its unit. For softmax,
+// e = exp(x - max(x)), y = e * (1 / sum(e)):
 //
 //   max  seed      starts unit 0 over (rows, columns); columns are reduced
 //   sum  seed      reads max, which unit 0 computes: joins it; x, sub and exp are shared

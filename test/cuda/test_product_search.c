@@ -175,6 +175,23 @@ static void a_search_whose_time_runs_out_goes_on_with_the_rest(void)
     end_tuned();
 }
 
+// What was fastest so far meets the rule's choice also where the time is over.
+static void a_search_that_is_cut_short_keeps_what_it_found(void)
+{
+    product_small s;
+    int           won = 0;
+    for (int may = 3; may <= 15; may += 3) {
+        asked a = { .may = may };
+        if (!begin_tuned(&s)) return;
+        CHECK_INT(search(&s, &a), TNI_SEARCH_LEFT);
+        won += a.found;
+        product_prepare_and_run(&s);
+        CHECK_INT(product_fake->used, a.found ? TILE : 0);
+        end_tuned();
+    }
+    CHECK(won >= 1);
+}
+
 // Of another version of the library, or another form, a winner is none.
 static void winners_are_of_one_library_and_one_form(void)
 {
@@ -414,6 +431,7 @@ const test_case tests_product_search[] = {
     TEST(a_search_finds_what_is_not_proposed_and_keeps_it_for_the_next_process),
     TEST(a_search_may_find_that_the_rule_is_right),
     TEST(a_search_whose_time_runs_out_goes_on_with_the_rest),
+    TEST(a_search_that_is_cut_short_keeps_what_it_found),
     TEST(winners_are_of_one_library_and_one_form),
     TEST(an_imported_winner_is_used_from_then_on),
     TEST(an_algorithm_that_is_wrong_never_wins),

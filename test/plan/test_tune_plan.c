@@ -435,6 +435,73 @@ static void what_plans_overwrite_is_put_back(void)
     free(have);
 }
 
+enum { CHANNELS = 64, PLACES = 28 };
+
+// A convolution whose weight grows in each step: the sum of its results.
+static double convolve(tn_ctx *cx, tn_tensor *x, tn_tensor *w)
+{
+    tn_scope    *s = tn_begin(cx);
+    tn_conv_opts o = { .padding = { 1, 1 } };
+    tn_tensor   *y = tn_want(tn_tanh(tn_mul_s(tn_conv2d(x, w, NULL, o), 1e-3)));
+    tn_assign(w, tn_mul_s(w, 1.5));
+    CHECK_STATUS(tn_eval(cx), TN_OK);
+    double sum = tn_item(tn_sum_all(tn_abs(y)));
+    tn_end(s);
+    return sum;
+}
+
+static tn_ctx *open_convolution(tn_tensor **x, tn_tensor **w)
+{
+    tn_ctx *cx = tune_open();
+    tn_seed(cx, 3);
+    *x = tn_want(tn_randn(cx, TN_F32, 4, (int64_t[]){ 2, CHANNELS, PLACES, PLACES }));
+    *w = tn_want(tn_randn(cx, TN_F32, 4, (int64_t[]){ CHANNELS, CHANNELS, 3, 3 }));
+    tn_eval(cx);
+    return cx;
+}
+
+// Keeps a plan's winner that chooses something about no value, so that the rule's plan and the
+// winner's are two, and equal.
+static void keep_nothing_chosen(tn_ctx *cx)
+{
+    const tni_plan *p = NULL;
+    tni_tuned       won;
+    memset(&won, 0, sizeof won);
+    for (int i = 0; i < cx->engine->plans.count; i++)
+        if (cx->engine->plans.plan[i]->calls) p = cx->engine->plans.plan[i];
+    if (!CHECK(p != NULL)) return;
+    tni_tuned_bytes_key(p->key, p->key_bytes, won.key);
+    snprintf(won.chip, sizeof won.chip, "%s",
+             cx->engine->kernels->chip(cx->engine->session, cx->engine->threads));
+    snprintf(won.what, sizeof won.what, "plan");
+    won.us      = 1;
+    won.rule_us = 2;
+    won.choices = (tni_choices){ 1, { { TNI_CHOICE_CUT, 0x1234567 } } };
+    CHECK(tni_tuned_keep(&won));
+    tni_tuned_forget();
+}
+
+// While plans are measured a weight is overwritten in its place: what a device packs of it then
+// says nothing of the weight that is put back.
+static void packed_weights_are_those_of_the_program(void)
+{
+    double     want[STEPS];
+    tn_tensor *x, *w;
+    tune_begin("packed");
+    tn_ctx *cx = open_convolution(&x, &w);
+    for (int i = 0; i < STEPS; i++) want[i] = convolve(cx, x, w);
+    if (!cx->engine->kernels->neighbours) SKIP("%s is not tuned", cx->engine->device->name);
+    keep_nothing_chosen(cx);
+    tn_close(cx);
+    cx = open_convolution(&x, &w);
+    for (int i = 0; i < STEPS; i++) {
+        if (i == 2) CHECK(tn_tune(cx, 20) == TN_OK);
+        CHECK_NEAR(convolve(cx, x, w), want[i], 1e-4 * want[i]);
+    }
+    tn_close(cx);
+    tune_end();
+}
+
 // A plan that takes longer than the search may is run once for it, and then as the program says.
 static void a_long_plan_is_left(void)
 {
@@ -551,6 +618,7 @@ const test_case tests_tune_plan[] = { TEST(every_alternative_gives_the_results_o
                                       TEST(a_wrong_plan_never_wins),
                                       TEST(a_plan_that_overflows_never_wins),
                                       TEST(what_plans_overwrite_is_put_back),
+                                      TEST(packed_weights_are_those_of_the_program),
                                       TEST(a_long_plan_is_left),
                                       TEST(a_program_can_stop_while_plans_are_measured),
                                       TEST(functions_of_users_are_called_once),

@@ -305,6 +305,63 @@ static void a_wrong_candidate_never_wins(void)
     tune_end();
 }
 
+// Of the same input the memory of a result holds the same numbers from the run before: what a wrong
+// candidate leaves out would look right if it saw them.
+static void results_of_the_run_before_prove_nothing(void)
+{
+    int     all = 0;
+    tn_ctx *cx  = tune_open();
+    tune_begin("stale");
+    tn_tensor *x = tn_want(tn_randn(cx, TN_F32, 2, (int64_t[]){ MANY_ROWS, COLS }));
+    tn_eval(cx);
+    tni_tune_spoil = do_half;
+    CHECK(tn_tune(cx, 4) == TN_OK);
+    for (int run = 0; run < 8; run++) {
+        tn_scope *s = tn_begin(cx);
+        tn_want(tn_softmax(x, -1));
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        tn_end(s);
+    }
+    tni_tune_spoil = NULL;
+    int other      = count_winners(&all);
+    test_case_result(!cx->engine->kernels->neighbours || (all > 0 && other == 0),
+                     "%d of %d winners give other results", other, all);
+    tn_close(cx);
+    tune_end();
+}
+
+static void body_of_many_nodes(void *user, tn_tensor **carry, tn_tensor *const *x, tn_tensor **y)
+{
+    (void)user;
+    tn_tensor *z = tn_cumsum(tn_softmax(tn_add(carry[0], x[0]), -1), 0);
+    for (int i = 0; i < TNI_PLAN_NODES + 1000; i++) z = tn_mul_s(z, 1.0 + 1e-6 * (i & 1));
+    carry[0] = z;
+    y[0]     = tn_tanh(tn_mul_s(z, 0.1));
+}
+
+// The plan of a body that is too large to be kept is gone when its loop has run.
+static void kernels_of_bodies_that_are_not_kept_are_left(void)
+{
+    enum { T = 2, SIDE = 8 };
+    tn_ctx *cx = rules_open("cpu");
+    tune_begin("large");
+    tn_tensor *x = tn_want(tn_randn(cx, TN_F32, 3, (int64_t[]){ T, SIDE, SIDE }));
+    tn_eval(cx);
+    CHECK(tn_tune(cx, 5) == TN_OK);
+    for (int run = 0; run < 2; run++) {
+        tn_scope  *s     = tn_begin(cx);
+        tn_tensor *carry = tn_zeros(cx, TN_F32, TN_SHAPE(SIDE, SIDE)), *y = NULL;
+        CHECK_STATUS(
+            tn_scan(body_of_many_nodes, NULL, 1, &carry, 1, &x, 1, &y, (tn_scan_opts){ 0 }), TN_OK);
+        tn_want(tn_exp(carry));
+        tn_want(y);
+        CHECK_STATUS(tn_eval(cx), TN_OK);
+        tn_end(s);
+    }
+    tn_close(cx);
+    tune_end();
+}
+
 // Results of sums agree within a part of their size, which of an infinity is everything.
 static void infinities_agree_with_themselves_alone(void)
 {
@@ -542,6 +599,8 @@ const test_case tests_tune_runs[] = { TEST(tuned_runs_give_the_results_of_rules)
                                       TEST(kernels_of_loops_are_measured_to_the_end),
                                       TEST(kernels_of_many_layers_share_a_search),
                                       TEST(a_wrong_candidate_never_wins),
+                                      TEST(results_of_the_run_before_prove_nothing),
+                                      TEST(kernels_of_bodies_that_are_not_kept_are_left),
                                       TEST(infinities_agree_with_themselves_alone),
                                       TEST(results_of_many_pieces_are_compared),
                                       TEST(explain_says_what_was_measured),

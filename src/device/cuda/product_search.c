@@ -60,7 +60,8 @@ typedef struct {
 } memory;
 
 // A search while it runs. Results go to have, those of the rule's choice to want, and the inputs of
-// gelu, if they are stored, beside them; bytes: of each.
+// gelu, if they are stored, beside them; bytes: of each. began: changes of the plan's algorithm
+// before.
 typedef struct {
     const tni_ltjob     *job;
     tni_call_search     *request;
@@ -71,6 +72,7 @@ typedef struct {
     size_t               bytes;
     int                  runs;  // of a sample
     float                best;
+    int64_t              began;
     bool                 stopped;
 } search;
 
@@ -424,7 +426,8 @@ static tried *next_finalist(const search *s, double now_ms)
     return best;
 }
 
-// Lets the fastest meet the best so far, one after the other. Whether one is right is asked when it
+// Lets the fastest meet the best so far, one after the other: the first also where the time is
+// over, or searches that are cut short would come to nothing. Whether one is right is asked when it
 // has won, since that takes longer; those that are wrong do not take the place of others. next_us:
 // of the best that has lost.
 static void hold_contests(search *s, double *next_us)
@@ -435,7 +438,8 @@ static void hold_contests(search *s, double *next_us)
     for (int met = 0, wrong = 0; met < FINALISTS && wrong < WRONG;) {
         double us[2] = { 0 };
         tried *x     = next_finalist(s, now_ms);
-        if (!x || !s->request->may_go_on(s->request->arg)) break;
+        bool   first = !met && !wrong;
+        if (!x || !(first || s->request->may_go_on(s->request->arg))) break;
         x->lost  = !tni_wins(sample, s, &n->algo, &x->algo, TNI_CONTESTS, us);
         x->wrong = !x->lost && !is_right(s, &x->algo);
         if (x->wrong) wrong++;
@@ -448,19 +452,22 @@ static void hold_contests(search *s, double *next_us)
     }
 }
 
-// The winner meets the rule's choice once more, so that both times are of one contest.
-static void meet_rule(search *s, tni_tuned *won)
+// The winner meets the rule's choice once more, so that both times are of one contest. older: it
+// has won in a search before, and stays unless the rule's choice wins against it, so that noise
+// does not take it back.
+static void meet_rule(search *s, bool older, tni_tuned *won)
 {
     tni_ltplan *n     = s->job->plan;
     double      us[2] = { 0 };
     bool        same  = !memcmp(&n->algo, &n->rule, sizeof n->algo);
-    if (!same && !tni_wins(sample, s, &n->rule, &n->algo, 1, us)) {
+    if (!same && tni_wins(sample, s, older ? &n->algo : &n->rule, older ? &n->rule : &n->algo, 1,
+                          us) == older) {
         tni_lt_use(n, &n->rule);
         same = true;
     }
     if (same) us[0] = us[1] = 1e6 * sample(s, &n->rule);
-    won->rule_us = us[0];
-    won->us      = us[1];
+    won->rule_us = us[older && !same];
+    won->us      = us[!older || same];
     if (same) return;
     won->algorithm.n = sizeof n->algo;
     memcpy(won->algorithm.byte, &n->algo, sizeof n->algo);
@@ -469,17 +476,19 @@ static void meet_rule(search *s, tni_tuned *won)
 // Says what has won: of a search that goes on in another run only if it is new.
 static void settle(search *s)
 {
-    const tni_ltjob *j     = s->job;
-    tni_ltplan      *n     = j->plan;
-    int64_t          began = n->changes, word[KEY_WORDS];
+    const tni_ltjob *j = s->job;
+    tni_ltplan      *n = j->plan;
+    int64_t          word[KEY_WORDS];
     tni_tuned        won = { .us = 0 }, before = n->tuned;
     hold_contests(s, &won.next_us);
-    meet_rule(s, &won);
+    bool older = n->changes == s->began;
+    if (s->stopped && older) return;
+    meet_rule(s, older, &won);
     tni_tuned_bytes_key(word, write_winner_key(j, word), won.key);
     snprintf(won.chip, sizeof won.chip, "%s", j->at->gpu);
     snprintf(won.what, sizeof won.what, "matmul (%lld, %lld) of %lld", (long long)n->key.cols,
              (long long)n->key.rows, (long long)n->key.depth);
-    if (!isfinite(won.us) || won.us <= 0 || (s->stopped && n->changes == began)) return;
+    if (!isfinite(won.us) || won.us <= 0) return;
     n->tuned = won;
     s->request->found(s->request->arg, &won, s->found->told ? &before : NULL,
                       tni_lt_algo_text(j->lt, &n->algo).s);
@@ -519,7 +528,10 @@ static void give_memory(const search *s)
 static bool run_search(search *s)
 {
     tni_ltplan *n = s->job->plan;
+    s->began      = n->changes;
     if (!keep_rule(s)) return false;
+    if (memcmp(&n->algo, &n->rule, sizeof n->algo) && !is_right(s, &n->algo))
+        tni_lt_use(n, &n->rule);
     s->best = time_algo(s, &n->algo, 1);
     s->runs = tni_sample_runs(1e-3 * (double)s->best, TNI_SAMPLE_BY_EVENTS);
     try_all(s);
