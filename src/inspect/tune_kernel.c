@@ -399,9 +399,8 @@ static void keep_times(tni_tuned *won, const tni_tuned *before)
     won->next_us  = next;
 }
 
-// The winner meets the rule once more, so that the two can be compared, and both are known from
-// then on. older: it has won in a search before, and stays unless the rule wins against it, so that
-// noise does not take it back.
+// The winner meets the rule once more, and both are known from then on. older: it has won in a
+// search before.
 static void meet_rule(trial *t, const tni_tuning *best, bool older, tni_tuned *won)
 {
     static const tni_tuning rule;
@@ -411,10 +410,10 @@ static void meet_rule(trial *t, const tni_tuning *best, bool older, tni_tuned *w
     note_tried(t, best);
     note_tried(t, &rule);
     if (!memcmp(best, &rule, sizeof rule)) return;
-    bool first   = tni_wins(sample, t, older ? best : &rule, older ? &rule : best, 1, us);
-    won->us      = us[!older];
-    won->rule_us = us[older];
-    if (first == older) won->settings = rule, won->us = won->rule_us;
+    bool stays   = tni_winner_stays(sample, t, &rule, best, older, us);
+    won->us      = us[1];
+    won->rule_us = us[0];
+    if (!stays) won->settings = rule, won->us = us[0];
 }
 
 // Searches from the settings that won before, or the rule's. Where this process has found them, and

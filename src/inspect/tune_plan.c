@@ -434,20 +434,18 @@ static bool begin_search(search *s, tni_tuned *won)
     return isfinite(won->us);
 }
 
-// The winner meets the rule's plan once more, so that the two can be compared. One that has won in
-// a search before stays unless the rule's wins against it: noise does not take it back.
+// The winner meets the rule's plan once more.
 static void end_search(search *s, const tni_plan *cached, tni_tuned *won)
 {
     double    us[2];
-    tni_plan *lost  = s->best;
-    bool      older = s->best == cached;
-    won->rule_us    = won->us;
+    tni_plan *lost = s->best;
+    won->rule_us   = won->us;
     if (s->best == s->rule) return;
-    bool first   = tni_wins(sample, s, older ? s->best : s->rule, older ? s->rule : s->best, 1, us);
-    won->us      = us[!older];
-    won->rule_us = us[older];
-    if (first != older && isfinite(won->us)) return;
-    won->us = won->rule_us;
+    bool stays   = tni_winner_stays(sample, s, s->rule, s->best, s->best == cached, us);
+    won->us      = us[1];
+    won->rule_us = us[0];
+    if (stays) return;
+    won->us = us[0];
     s->best = s->rule;
     drop_plan(s, cached, lost);
 }

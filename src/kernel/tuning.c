@@ -241,3 +241,14 @@ bool tni_wins(double (*sample)(void *arg, const void *way), void *arg, const voi
     for (int i = 0; wins && i < times; i++) wins = wins_once(sample, arg, best, other, us);
     return wins;
 }
+
+bool tni_winner_stays(double (*sample)(void *arg, const void *way), void *arg, const void *rule,
+                      const void *winner, bool older, double us[2])
+{
+    double turned[2];
+    if (!older) return tni_wins(sample, arg, rule, winner, 1, us);
+    bool lost = tni_wins(sample, arg, winner, rule, 1, turned);
+    us[0]     = turned[1];
+    us[1]     = turned[0];
+    return !lost && isfinite(us[1]);
+}

@@ -163,6 +163,11 @@ int tni_sample_runs(double seconds, double enough);
 // in the last.
 bool tni_wins(double (*sample)(void *arg, const void *way), void *arg, const void *best,
               const void *other, int times, double us[2]);
+// Lets the rule's way and a winner meet once more, so that both times, us, are of one contest.
+// Returns whether the winner stays: a new one has to win again; an older one, of a search before,
+// runs and the rule does not win against it, so that noise does not take it back.
+bool tni_winner_stays(double (*sample)(void *arg, const void *way), void *arg, const void *rule,
+                      const void *winner, bool older, double us[2]);
 
 // Orders doubles, for qsort.
 int tni_by_size(const void *a, const void *b);

@@ -641,6 +641,30 @@ static void candidates_of_the_cpu_differ_from_the_rule(void)
 
 // Softmax and what is like it: rows that several loops pass, of an odd length, with sums of rows
 // and of columns.
+// Times of the rule and of a winner, as `sample` gives them.
+static double seconds_of(void *arg, const void *way)
+{
+    (void)arg;
+    return *(const double *)way;
+}
+
+// Times that are equal, as noise may make them, take an older winner back no more than they let a
+// new one win; one that is slower or does not run goes either way.
+static void an_older_winner_stays_unless_the_rule_wins(void)
+{
+    static const double rule = 1e-3, equal = 1e-3, slower = 2e-3, faster = 5e-4, fails = INFINITY;
+    double              us[2];
+    CHECK(!tni_winner_stays(seconds_of, NULL, &rule, &equal, false, us));
+    CHECK(tni_winner_stays(seconds_of, NULL, &rule, &equal, true, us));
+    for (int older = 0; older < 2; older++) {
+        CHECK(!tni_winner_stays(seconds_of, NULL, &rule, &slower, older, us));
+        CHECK(!tni_winner_stays(seconds_of, NULL, &rule, &fails, older, us));
+        CHECK(tni_winner_stays(seconds_of, NULL, &rule, &faster, older, us));
+        CHECK_NEAR(us[0], 1000, 1e-9);
+        CHECK_NEAR(us[1], 500, 1e-9);
+    }
+}
+
 static void make_rows(kit_case *c, int64_t rows, int64_t columns)
 {
     kit_begin(c, 1, &rows, 1, &columns, true);
@@ -806,7 +830,8 @@ static void bad_arguments_are_refused(void)
     tn_close(cx);
 }
 
-const test_case tests_tune[] = { TEST(winners_are_found_by_sizes_and_chip_in_a_later_process),
+const test_case tests_tune[] = { TEST(an_older_winner_stays_unless_the_rule_wins),
+                                 TEST(winners_are_found_by_sizes_and_chip_in_a_later_process),
                                  TEST(steps_further_on_have_the_same_winner),
                                  TEST(launches_with_equal_words_have_equal_shapes),
                                  TEST(a_newer_winner_replaces_the_older),

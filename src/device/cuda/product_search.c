@@ -452,22 +452,19 @@ static void hold_contests(search *s, double *next_us)
     }
 }
 
-// The winner meets the rule's choice once more, so that both times are of one contest. older: it
-// has won in a search before, and stays unless the rule's choice wins against it, so that noise
-// does not take it back.
+// The winner meets the rule's choice once more. older: it has won in a search before.
 static void meet_rule(search *s, bool older, tni_tuned *won)
 {
     tni_ltplan *n     = s->job->plan;
     double      us[2] = { 0 };
     bool        same  = !memcmp(&n->algo, &n->rule, sizeof n->algo);
-    if (!same && tni_wins(sample, s, older ? &n->algo : &n->rule, older ? &n->rule : &n->algo, 1,
-                          us) == older) {
+    if (!same && !tni_winner_stays(sample, s, &n->rule, &n->algo, older, us)) {
         tni_lt_use(n, &n->rule);
         same = true;
     }
     if (same) us[0] = us[1] = 1e6 * sample(s, &n->rule);
-    won->rule_us = us[older && !same];
-    won->us      = us[!older || same];
+    won->rule_us = us[0];
+    won->us      = us[1];
     if (same) return;
     won->algorithm.n = sizeof n->algo;
     memcpy(won->algorithm.byte, &n->algo, sizeof n->algo);
