@@ -70,6 +70,7 @@ struct tni_engine {
     bool        compiles_first;  // TN_COMPILE=wait: kernels are compiled before a plan runs
     unsigned    watch;           // what the observer wants to see: TNI_WATCH_*
     double      tune_seconds;    // left for measuring kernels under other settings: tn_tune
+    uint64_t    tunings;         // runs that measured and budgets given so far
     tni_plans   plans;
     uint64_t    tickets;             // given so far to steps that can fail late
     int64_t     steps;               // step boundaries so far

@@ -925,7 +925,7 @@ static tn_status run_graph(tn_ctx *cx, tni_graph *g)
     if (tunes) r.e->watch &= ~(unsigned)TNI_WATCH_TUNES;
     if (ok && tunes) r.e->observer->tuning_ends(&r);
     if (ok && plan->runs == 0) ok = confirm_first_run(&r);
-    if (ok && r.e->repeat) tni_repeat_note(r.e->repeat, &r, kept);
+    if (ok && r.e->repeat) tni_repeat_note(r.e->repeat, &r, kept && !tunes);
     tn_status s = ok ? TN_OK : tni_failed();
     if (ok) finish_items(&r);
     // An item that fails by its values would fail again: later steps leave it out.

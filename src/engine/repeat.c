@@ -41,7 +41,7 @@ typedef struct {
 // What must be as the last step left it. Zeroed before it is filled, so that it can be compared by
 // its bytes.
 typedef struct {
-    uint64_t id, evaluations, taken, seed, counter;
+    uint64_t id, evaluations, tunings, taken, seed, counter;
     unsigned watch, grad_mode, autocast;
 } surroundings;
 
@@ -203,10 +203,10 @@ static bool items_repeat(const tni_repeat *t, const tni_run *r)
 }
 
 // Whether a run can be repeated at all.
-static bool run_repeats(const tni_repeat *t, const tni_run *r, bool kept)
+static bool run_repeats(const tni_repeat *t, const tni_run *r, bool stays)
 {
     const tni_plan *p = r->plan;
-    if (!kept || r->e->watch || !p->ready || !p->scratch_known || p->errors) return false;
+    if (!stays || r->e->watch || !p->ready || !p->scratch_known || p->errors) return false;
     for (size_t i = 0; i < r->g->inputs; i++)
         if (r->g->input[i].dies && !is_written_to(r, i)) return false;
     return items_repeat(t, r);
@@ -279,10 +279,10 @@ static bool settle_word(tni_repeat *t, const tni_run *r, size_t i)
 }
 
 // Called when the run succeeded, with its nodes and memory still there.
-void tni_repeat_note(tni_repeat *t, const tni_run *r, bool kept)
+void tni_repeat_note(tni_repeat *t, const tni_run *r, bool stays)
 {
     t->settled = false;
-    if (!run_repeats(t, r, kept)) {
+    if (!run_repeats(t, r, stays)) {
         t->noted = 0;
         return;
     }
@@ -306,6 +306,7 @@ static surroundings look_around(const tn_ctx *cx)
     memset(&s, 0, sizeof s);
     s.id          = cx->next_id;
     s.evaluations = cx->engine->evaluations;
+    s.tunings     = cx->engine->tunings;
     s.taken       = cx->buffers.taken;
     s.seed        = cx->seed;
     s.counter     = cx->counter;

@@ -76,8 +76,9 @@ static inline void tni_mark_step(const tni_engine *e, size_t step)
 {
     if (e->replay->step) e->replay->step(e->session, step);
 }
-// Shows a run that succeeded to what repeats it.
-void tni_repeat_note(tni_repeat *t, const tni_run *r, bool kept);
+// Shows a run that succeeded to what repeats it; stays: the next may be like it, by a plan that is
+// kept, and nothing was measured.
+void tni_repeat_note(tni_repeat *t, const tni_run *r, bool stays);
 // Runs one step of r's plan by itself, with kernels compiled and scratch taken for it alone. On
 // failure, which is reported, *item is the item that failed.
 tn_status tni_run_one_step(tni_run *r, tni_plan_step step, size_t *item);

@@ -446,6 +446,7 @@ static double part_of_run(const tni_run *r)
 void tni_tuning_begins(const tni_run *r)
 {
     tni_tuner *u = tni_tuner_of(r->cx);
+    r->e->tunings++;
     if (!u) return;
     u->winners = 0;
     u->step = u->ahead = 0;
@@ -496,6 +497,7 @@ tn_status tn_tune(tn_ctx *cx, double seconds)
     if (!(seconds >= 0) || !isfinite(seconds))
         return tni_fail_status(cx, TN_EARG, "tune: %g is no number of seconds", seconds);
     cx->engine->tune_seconds = tni_tuned_off() ? 0 : seconds;
+    cx->engine->tunings++;
     for (int i = 0; i < cx->engine->plans.count; i++) {
         tni_plan *p = cx->engine->plans.plan[i];
         p->measured = p->choosing = p->chosen = false;

@@ -367,7 +367,7 @@ tn_status tn_onnx_run(tn_onnx *m, int nx, const char *const *x_names, tn_tensor 
     tni_onnx_ask    k        = { nx, ny, x_names, y_names, x };
     uint64_t        failures = cx->failures;
     tni_onnx_again *again    = tni_onnx_find_run(m, &k);
-    bool            ok       = again && tni_onnx_run_again(again, x, y);
+    bool            ok       = again && tni_onnx_run_again(cx, again, x, y);
     if (!ok && cx->failures == failures) ok = record_run(m, &k, again, y);
     for (int i = 0; !ok && i < ny; i++) y[i] = NULL;
     return ok ? TN_OK : tni_failed();

@@ -6,6 +6,9 @@
 //   run 3       recorded of copies of the inputs, and kept as an executable (engine/executable.c)
 //   run 4 ...   the inputs are copied, the executable runs, the outputs are copied
 //
+// Runs that measure (tn_tune) are recorded, and this count begins anew behind them. The first may
+// be run 3: a plan is measured from its second run on, and that of run 1 loads weights, too.
+//
 // Recording costs 4 to 10 us a node, which is half of the time of a small model on a GPU; copies
 // cost nearly nothing. A few shapes are kept at a time, as for batches of several sizes.
 #include "engine/engine.h"
@@ -31,11 +34,12 @@ struct tni_onnx_again {
     tn_tensor     **x;     // that the executable reads; NULL before there is one
     tn_dtype        autocast;
     tni_executable *executable;
-    int             runs;   // that were recorded
-    bool            never;  // what is recorded cannot be kept
-    bool            begun;  // the run in progress may be kept
-    int64_t         syncs;  // of the context, when it began
-    uint64_t        used;   // the model's count of runs then
+    int             runs;     // recorded since anything was measured
+    uint64_t        tunings;  // of the engine, when the newest of them began
+    bool            never;    // what is recorded cannot be kept
+    bool            begun;    // the run in progress may be kept
+    int64_t         syncs;    // of the context, when it began
+    uint64_t        used;     // the model's count of runs then
 };
 
 static void forget_inputs(tn_ctx *cx, tni_onnx_again *a)
@@ -129,9 +133,10 @@ tni_onnx_again *tni_onnx_find_run(tn_onnx *m, const tni_onnx_ask *k)
 
 // ---- running -----------------------------------------------------------------------------------
 
-bool tni_onnx_run_again(tni_onnx_again *a, tn_tensor *const *x, tn_tensor **y)
+// An executable does not change any more, and what is measured may find a faster one.
+bool tni_onnx_run_again(const tn_ctx *cx, tni_onnx_again *a, tn_tensor *const *x, tn_tensor **y)
 {
-    bool ok = a->executable != NULL;
+    bool ok = a->executable && a->tunings == cx->engine->tunings;
     for (int i = 0; ok && i < a->nx; i++) ok = tni_executable_write(a->x[i], x[i]);
     ok = ok && tni_executable_run(a->executable);
     return ok && tni_onnx_results(a, y);
@@ -161,7 +166,10 @@ static bool keep_inputs(tn_ctx *cx, tni_onnx_again *a, tn_tensor *const *x)
 // recorded now.
 bool tni_onnx_begin_keeping(tn_ctx *cx, tni_onnx_again *a, tn_tensor *const **x)
 {
-    a->begun = !a->never && a->runs++ >= RECORDED;
+    if (a->tunings != cx->engine->tunings) a->runs = 0;
+    a->tunings   = cx->engine->tunings;
+    int recorded = RECORDED + (cx->engine->tune_seconds > 0);
+    a->begun     = !a->never && a->runs++ >= recorded;
     tni_executable_free(a->executable);
     a->executable = NULL;
     forget_inputs(cx, a);  // results of the last run may still be pending on them

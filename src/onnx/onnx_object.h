@@ -38,7 +38,7 @@ void tni_onnx_forget(tn_onnx *m);
 // that is like what is asked for; NULL if it has to be recorded, whatever came before.
 tni_onnx_again *tni_onnx_find_run(tn_onnx *m, const tni_onnx_ask *k);
 // Repeats it for other inputs. False if it has to be recorded, or failed, which is reported.
-bool tni_onnx_run_again(tni_onnx_again *a, tn_tensor *const *x, tn_tensor **y);
+bool tni_onnx_run_again(const tn_ctx *cx, tni_onnx_again *a, tn_tensor *const *x, tn_tensor **y);
 // Around a recording that may be repeated later: *x become the inputs to record; if it is *kept it
 // has been computed, and tni_onnx_results gives it instead of y. False, reported, on failure.
 bool tni_onnx_begin_keeping(tn_ctx *cx, tni_onnx_again *a, tn_tensor *const **x);

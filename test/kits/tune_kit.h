@@ -7,6 +7,7 @@
 #include "rules_kit.h"
 #include "scratch.h"
 
+#include "engine/engine.h"
 #include "kernel/tuning.h"
 
 #include <stdio.h>
@@ -33,6 +34,16 @@ static inline tn_ctx *tune_open(void)
 {
     const char *name = getenv("TN_TEST_DEVICE");
     return rules_open(name ? name : "cpu");
+}
+
+// Whether the budget is spent, or nothing is left to be measured in the plans that ran twice.
+static inline bool tune_is_over(const tn_ctx *cx)
+{
+    const tni_plans *all  = &cx->engine->plans;
+    int              left = 0;
+    for (int i = 0; i < all->count; i++)
+        left += all->plan[i]->runs > 1 && !(all->plan[i]->chosen && all->plan[i]->measured);
+    return !cx->engine->tune_seconds || !left;
 }
 
 // How many winners of the folder, of plans or of kernels, say that the next best is faster than

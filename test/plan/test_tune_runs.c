@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tenon.h>
+#include <tenon/models.h>
 #include <unistd.h>
 
 enum { ROWS = 96, MANY_ROWS = 4096, COLS = 257, STEPS = 8 };
@@ -57,12 +58,12 @@ static void tuned_runs_give_the_results_of_rules(void)
     tune_end();
 }
 
-// The candidates in the order in which they were launched, one after the other; run: of the
-// program.
+// The candidates in the order in which they were launched, one after the other: the key of what was
+// launched, since a kernel may lie where one of another plan lay before; run: of the program.
 static struct {
-    const tni_kernel *kernel;
-    tni_tuning        settings;
-    int               run;
+    uint64_t   key[2];
+    tni_tuning settings;
+    int        run;
 } launched[256];
 static int launches, this_run;
 
@@ -70,12 +71,14 @@ static int launches, this_run;
 static void note_launch(tni_launch *l)
 {
     enum { MOST = sizeof launched / sizeof *launched };
+    uint64_t key[2];
     usleep(5000);
-    if (launches && launched[launches - 1].kernel == l->kernel &&
+    tni_tuned_key(l, key);
+    if (launches && !memcmp(launched[launches - 1].key, key, sizeof key) &&
         !memcmp(&launched[launches - 1].settings, l->tuning, sizeof *l->tuning))
         return;
     if (launches == MOST) return;
-    launched[launches].kernel   = l->kernel;
+    memcpy(launched[launches].key, key, sizeof key);
     launched[launches].settings = *l->tuning;
     launched[launches++].run    = this_run;
 }
@@ -84,7 +87,7 @@ static void note_launch(tni_launch *l)
 static bool was_launched_before(int at)
 {
     for (int i = 0; i < at; i++)
-        if (launched[i].kernel == launched[at].kernel &&
+        if (!memcmp(launched[i].key, launched[at].key, sizeof launched[i].key) &&
             !memcmp(&launched[i].settings, &launched[at].settings, sizeof launched[i].settings))
             return true;
     return false;
@@ -115,6 +118,42 @@ static void a_search_goes_on_where_it_was_cut_short(void)
                          i, launched[i].run, tni_tuning_text(&launched[i].settings).s);
     }
     CHECK(runs > 1);
+    tn_close(cx);
+    tune_end();
+}
+
+typedef struct {
+    tn_ctx *cx;
+    int     tokens;
+} tuned_text;
+
+// Asks for measuring in the middle of a text.
+static bool tune_at_token_20(int row, int64_t token, void *user)
+{
+    tuned_text *t = user;
+    (void)row, (void)token;
+    if (++t->tokens == 20) CHECK_STATUS(tn_tune(t->cx, 1), TN_OK);
+    return true;
+}
+
+// Steps that are repeated without a look at their plan are looked at again.
+static void a_budget_counts_in_the_middle_of_a_text(void)
+{
+    enum { TOKENS = 60, LENGTH = 64 };
+    tn_ctx *cx = rules_open("cpu");
+    tune_begin("tokens");
+    tn_gpt2_opts small = { .layers = 1, .heads = 2, .width = 16, .vocab = 50, .context = LENGTH };
+    tn_layer    *net   = tn_gpt2(cx, small);
+    tuned_text   text  = { cx, 0 };
+    int64_t      one   = 3, ids[TOKENS], n;
+    tn_generate_opts o = {
+        .max_tokens = TOKENS, .length = LENGTH, .on_token = tune_at_token_20, .user = &text
+    };
+    const tn_tokens prompt = { &one, 1 };
+    CHECK_STATUS(tn_generate(net, 1, &prompt, o, ids, &n), TN_OK);
+    CHECK_INT(n, TOKENS);
+    CHECK(cx->engine->tune_seconds < 1);
+    CHECK(tune_is_over(cx));
     tn_close(cx);
     tune_end();
 }
@@ -594,6 +633,7 @@ static void calls_that_never_search_hold_nothing_up(void)
 
 const test_case tests_tune_runs[] = { TEST(tuned_runs_give_the_results_of_rules),
                                       TEST(a_search_goes_on_where_it_was_cut_short),
+                                      TEST(a_budget_counts_in_the_middle_of_a_text),
                                       TEST(little_time_begins_no_compilers),
                                       TEST(later_kernels_are_compiled_while_others_are_measured),
                                       TEST(kernels_of_loops_are_measured_to_the_end),

@@ -4,6 +4,7 @@
 #include "onnx_writer.h"
 #include "rules_kit.h"
 #include "scratch.h"
+#include "tune_kit.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,12 +27,18 @@ static tn_onnx *open_nodes(tn_ctx *cx, int n, const onnx_bytes *node)
 }
 
 // Kernels are compiled before they run, so that it is known when a run can be kept.
-static tn_ctx *open_waiting(void)
+static tn_ctx *open_in_scratch(void)
 {
     setenv("TN_COMPILE", "wait", 1);
-    tn_ctx *cx = rules_open_scratch();
+    tn_ctx *cx = rules_open("cpu");
     unsetenv("TN_COMPILE");
     return cx;
+}
+
+static tn_ctx *open_waiting(void)
+{
+    CHECK(scratch_open());
+    return open_in_scratch();
 }
 
 static tn_tensor *run(tn_onnx *m, tn_tensor *x)
@@ -291,6 +298,34 @@ static void what_changes_is_not_repeated(void)
     rules_close_scratch(cx);
 }
 
+// With a budget, runs are recorded until all is measured, and then repeated; so they are when
+// another budget comes.
+static void a_model_is_measured_before_it_is_repeated(void)
+{
+    enum { SIDE = 192, MANY = 40 };
+    float y[SIDE * SIDE];
+    tune_begin("onnx");
+    tn_ctx    *cx     = open_in_scratch();
+    onnx_bytes node[] = { onnx_node("Softmax", "x", "h"), onnx_node("Tanh", "h", "y") };
+    tn_onnx   *m      = open_nodes(cx, 2, node);
+    tn_tensor *x      = tn_rand(cx, TN_F32, TN_SHAPE(SIDE, SIDE));
+    for (int k = 0; m && k < 2; k++) {
+        int64_t looked_up[MANY];
+        CHECK_STATUS(tn_tune(cx, 1), TN_OK);
+        for (int i = 0; i < MANY; i++) {
+            int64_t before = tn_ctx_stats(cx).hits + tn_ctx_stats(cx).plans;
+            CHECK_STATUS(tn_read(run(m, x), TN_F32, y, SIDE * SIDE), TN_OK);
+            looked_up[i] = tn_ctx_stats(cx).hits + tn_ctx_stats(cx).plans - before;
+        }
+        CHECK(tune_is_over(cx));
+        CHECK(cx->engine->tune_seconds < 1);
+        CHECK(looked_up[0] > 0);
+        CHECK_INT(looked_up[MANY - 1], 0);
+    }
+    tn_close(cx);
+    tune_end();
+}
+
 const test_case tests_onnx_again[] = { TEST(repeated_runs_compute_what_recorded_ones_do),
                                        TEST(inputs_may_be_views_and_pending),
                                        TEST(shapes_may_alternate),
@@ -303,4 +338,5 @@ const test_case tests_onnx_again[] = { TEST(repeated_runs_compute_what_recorded_
                                        TEST(a_run_leaves_the_rest_alone),
                                        TEST(draws_of_constants_differ),
                                        TEST(what_changes_is_not_repeated),
+                                       TEST(a_model_is_measured_before_it_is_repeated),
                                        TEST_END };
