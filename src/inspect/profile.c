@@ -239,13 +239,12 @@ void tni_profile_step(const tni_run *r, tni_plan_step step)
     int64_t      live = p->at < p->live_cap ? p->live[p->at] : 0;
     p->at++;
     if (!tni_step_runs(r->g, r->plan, step)) return;
-    if (p->pending == TNI_PROFILE_BATCH) {
-        time_pending(r, p);
-        begin_batch(r, p);
-    }
     p->step[p->pending].step  = step;
     p->step[p->pending].live  = live;
     p->step[p->pending++].end = tni_time_now(r->e);
+    if (p->pending < TNI_PROFILE_BATCH) return;
+    time_pending(r, p);
+    begin_batch(r, p);
 }
 
 void tni_profile_stop(const tni_run *r)
