@@ -452,6 +452,8 @@ int cli_run_open(cli_run *r, cli_settings *s);
 // Trains to the end or to a signal; evaluates, and prints the results. Returns the exit status.
 int  cli_run_train(cli_run *r);
 void cli_run_close(cli_run *r);
+// Whether the last --patience evaluations brought no improvement.
+bool cli_is_out_of_patience(const cli_run *r);
 // The seconds of this process, up to the end of the run.
 double cli_run_seconds(const cli_run *r);
 
@@ -493,7 +495,8 @@ bool cli_board_wants(const cli_run *r, int64_t step);
 void cli_board_record(cli_run *r, tn_tensor *loss, cli_trained *p);
 void cli_board_histograms(cli_run *r, int64_t step, cli_trained *p);
 
-// The page of the run.
+// The page of the run, which replaces a page of a run, but no other file.
+bool        cli_is_run_page(const char *path);
 bool        cli_report_open(cli_run *r);
 const char *cli_report_step(cli_run *r, const cli_moment *m);
 const char *cli_report_end(cli_run *r);

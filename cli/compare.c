@@ -26,25 +26,56 @@ static bool is_profile(const char *path)
     return start[0] == '{' && strstr(start, "\"traceEvents\"");
 }
 
-// A log begins with a step. On a page the data say what it shows, in the line after their start.
-static bool is_run(const char *path)
+// What the first line of a file says, and of a page its data: these say what it shows, in the line
+// after their start.
+typedef struct {
+    bool log, page, run;
+} first_lines;
+
+static first_lines look_at(const char *path)
 {
-    char  *line = NULL;
-    size_t room = 0;
-    bool   data = false, run = false;
-    FILE  *f   = fopen(path, "rb");
-    bool   any = f && getline(&line, &room, f) > 0;
-    run        = any && !strncmp(line, "{\"step\": ", 9);
-    if (any && !strncmp(line, "<!doctype html>", 15))
-        while (!data && getline(&line, &room, f) > 0) data = strstr(line, "id=\"data\"") != NULL;
-    if (data && getline(&line, &room, f) > 0) run = !strncmp(line, "{\"kind\":\"report\"", 16);
+    char       *line = NULL;
+    size_t      room = 0;
+    bool        data = false;
+    first_lines l    = { false };
+    FILE       *f    = fopen(path, "rb");
+    bool        any  = f && getline(&line, &room, f) > 0;
+    l.log            = any && !strncmp(line, "{\"step\": ", 9);
+    l.page           = any && !strncmp(line, "<!doctype html>", 15);
+    while (l.page && !data && getline(&line, &room, f) > 0)
+        data = strstr(line, "id=\"data\"") != NULL;
+    if (data && getline(&line, &room, f) > 0) l.run = !strncmp(line, "{\"kind\":\"report\"", 16);
     free(line);
     if (f) fclose(f);
-    return run;
+    return l;
+}
+
+static bool is_run(const char *path)
+{
+    return look_at(path).log || look_at(path).run;
+}
+
+bool cli_is_run_page(const char *path)
+{
+    return look_at(path).run;
+}
+
+static bool is_other_page(const char *path)
+{
+    return look_at(path).page;
+}
+
+static int refuse_pages(int argc, char **argv)
+{
+    (void)argc;
+    return cli_fail("%s is a page, and not that of a run; of profiles the traces are compared: "
+                    "tenon profile --trace FILE.json",
+                    argv[2]);
 }
 
 static const kind kinds[] = { { "the page or the log of a run", is_run, cli_compare_runs },
                               { "the trace of a profile", is_profile, cli_compare_profiles },
+                              { "a page that is not of a run", is_other_page, refuse_pages },
                               { "a model", NULL, cli_compare_models } };
 
 static const kind *kind_of(const char *path)

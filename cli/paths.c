@@ -61,6 +61,12 @@ static bool can_be_made(const char *option, const char *path)
     return fd >= 0 || (cli_fail("%s %s: %s", option, path, strerror(error)), false);
 }
 
+static int64_t size_of(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? (int64_t)st.st_size : 0;
+}
+
 static bool can_be_saved(const char *option, const char *path)
 {
     struct stat st;
@@ -105,6 +111,10 @@ bool cli_files_check(const cli_settings *s)
     if (s->save && (!can_be_saved("--save", s->save) || !can_be_saved("--save", state)))
         return false;
     if (s->report && !can_be_saved("--report", s->report)) return false;
+    if (s->report && size_of(s->report) > 0 && !cli_is_run_page(s->report))
+        return cli_fail("--report %s exists and is no page of a run: give it another name",
+                        s->report),
+               false;
     if (!differ("--log", s->log, "--data", data) ||
         !differ("--report", s->report, "--data", data) ||
         !differ("--report", s->report, "--log", s->log) ||

@@ -9,7 +9,7 @@
 
 // Items of the test that are looked at for samples: the first SHOWN, and up to SHOWN mistakes among
 // LOOKED.
-enum { SHOWN = 12, LOOKED = 512, NAME = 64, CELLS = 8, TEXT = 400, TAIL = 48 };
+enum { SHOWN = 12, LOOKED = 512, CELLS = 8, TEXT = 1024, TAIL = 48 };
 
 // ---- opening and steps
 
@@ -33,7 +33,7 @@ static void add_settings(cli_run *r)
 // A resumed run goes on with the page that the run has already.
 bool cli_report_open(cli_run *r)
 {
-    char title[NAME + 256];
+    char title[320];
     bool again = r->s->resume && access(r->s->report, R_OK) == 0;
     snprintf(title, sizeof title, "%s on %s", r->model->name, cli_shown(r->s->data));
     r->report = again ? tn_report_read(r->cx, r->s->report) : tn_report_open(r->cx, title);
@@ -63,14 +63,20 @@ const char *cli_report_step(cli_run *r, const cli_moment *m)
 
 // ---- samples
 
-// Writes the name of a class, or its number.
-static void write_class(const cli_run *r, int64_t i, char *to)
+typedef struct {
+    char digit[24];
+} number;
+
+// Returns the name of a class, all of it: names that are cut may be equal. Its number, written to
+// n, if it has none that a page can hold.
+static const char *class_name(const cli_run *r, int64_t i, number *n)
 {
+    enum { MOST = 4000 };
     const char *name = tn_data_class_name(r->data.test, i);
     if (!name) name = tn_data_class_name(r->data.train, i);
-    if (name && cli_is_utf8(name)) snprintf(to, NAME, "%.*s", NAME - 1, name);
-    else snprintf(to, NAME, "%lld", (long long)i);
-    while (*to && !cli_is_utf8(to)) to[strlen(to) - 1] = 0;  // cut within a character
+    if (name && strlen(name) <= MOST && cli_is_utf8(name)) return name;
+    snprintf(n->digit, sizeof n->digit, "%lld", (long long)i);
+    return n->digit;
 }
 
 // Writes the first numbers of a row: "5.1, 3.5, 1.4, 0.2".
@@ -96,10 +102,11 @@ static bool is_picture(const cli_run *r)
 static void add_class(cli_run *r, tn_tensor *x, int64_t i, int64_t truth, int64_t guess,
                       double chance)
 {
-    char                  names[2][NAME], text[TEXT] = "";
-    tn_report_sample_opts o = { .truth = names[0], .prediction = names[1], .chance = chance };
-    write_class(r, truth, names[0]);
-    write_class(r, guess, names[1]);
+    char                  text[TEXT] = "";
+    number                n[2];
+    tn_report_sample_opts o = { .truth      = class_name(r, truth, &n[0]),
+                                .prediction = class_name(r, guess, &n[1]),
+                                .chance     = chance };
     if (!is_picture(r)) write_row(x, i, text), o.text = text;
     tn_tensor *picture = is_picture(r) ? tn_slice(x, 0, i, i + 1, 1) : NULL;
     tn_report_sample(r->report, picture, o);
@@ -131,7 +138,7 @@ static void add_numbers(cli_run *r, tn_batch b, tn_tensor *y)
     bool    ok = v && tn_read(y, TN_F64, v, b.count * each) == TN_OK &&
               tn_read(b.y, TN_F64, v + b.count * each, b.count * each) == TN_OK;
     for (int64_t i = 0; ok && i < n; i++) {
-        char                  text[TEXT] = "", guess[NAME];
+        char                  text[TEXT] = "", guess[64];
         tn_report_sample_opts o          = { .text = text, .prediction = guess };
         write_row(b.x, i, text);
         snprintf(guess, sizeof guess, "%.5g, it is %.5g", v[i * each], v[(b.count + i) * each]);
@@ -140,19 +147,44 @@ static void add_numbers(cli_run *r, tn_batch b, tn_tensor *y)
     free(v);
 }
 
-// Appends the text of a token as a page can hold it: what is no UTF-8 or no character becomes a
-// dot.
+// Appends the bytes of a token, of which one may be a part of a character.
 static void append_token(cli_run *r, int64_t id, char *to)
 {
     int64_t bytes = 0;
     char   *text  = cli_token_text(r->cx, r->data.tokenizer, id, &bytes);
     size_t  at    = strlen(to);
-    for (int64_t i = 0; text && i < bytes && at + 1 < TEXT; i++) {
-        unsigned char c = (unsigned char)text[i];
-        to[at++]        = c == '\n' || (c >= ' ' && c < 127) ? (char)c : '.';
+    for (int64_t i = 0; text && i < bytes && at + 5 < TEXT; i++) {
+        if (text[i]) to[at++] = text[i];
+        else memcpy(to + at, "\\x00", 4), at += 4;
     }
     to[at] = 0;
     free(text);
+}
+
+// Shows lines as they are, but for what is no text in them. What comes before the first character
+// that is whole is left out.
+static void show_lines(char *bytes, char *to)
+{
+    char *end;
+    *to = 0;
+    while ((*bytes & 0xc0) == 0x80) bytes++;
+    for (char *line = bytes; line; line = end ? end + 1 : NULL) {
+        if ((end = strchr(line, '\n')) != NULL) *end = 0;
+        size_t at = strlen(to);
+        tn_escape(to + at, TEXT - at, line);
+        at = strlen(to);
+        if (end && at + 1 < TEXT) memcpy(to + at, "\n", 2);
+    }
+}
+
+// Shows a token in quotes, in which a space can be seen.
+static void show_token(cli_run *r, int64_t id, char *to)
+{
+    char text[TEXT] = "";
+    append_token(r, id, text);
+    *to = '"';
+    tn_escape(to + 1, TEXT - 2, text);
+    strcat(to, "\"");
 }
 
 // Of each text its end, the token that follows and the one that the network expects.
@@ -166,10 +198,11 @@ static void add_texts(cli_run *r, tn_batch b, tn_tensor *y)
               tn_read(guess, TN_I64, ids + b.count * T, b.count) == TN_OK &&
               tn_read(truth, TN_I64, ids + b.count * (T + 1), b.count) == TN_OK;
     for (int64_t i = 0; ok && i < n; i++) {
-        char text[TEXT] = "", next[2][TEXT] = { "", "" };
-        for (int64_t k = from; k < T; k++) append_token(r, ids[i * T + k], text);
-        append_token(r, ids[b.count * (T + 1) + i], next[0]);
-        append_token(r, ids[b.count * T + i], next[1]);
+        char bytes[TEXT] = "", text[TEXT], next[2][TEXT];
+        for (int64_t k = from; k < T; k++) append_token(r, ids[i * T + k], bytes);
+        show_lines(bytes, text);
+        show_token(r, ids[b.count * (T + 1) + i], next[0]);
+        show_token(r, ids[b.count * T + i], next[1]);
         tn_report_sample_opts o = { .text = text, .truth = next[0], .prediction = next[1] };
         tn_report_sample(r->report, NULL, o);
     }
@@ -208,15 +241,12 @@ static void add_samples(cli_run *r)
 // The matrix of the newest evaluation, with the names of the classes.
 static void add_confusion(cli_run *r)
 {
-    const cli_confusion *c = &r->confusion;
-    char(*text)[NAME]      = c->count ? cli_alloc(r->cx, c->classes, sizeof *text) : NULL;
-    const char **names     = text ? cli_alloc(r->cx, c->classes, sizeof *names) : NULL;
-    for (int64_t i = 0; names && i < c->classes; i++) {
-        write_class(r, i, text[i]);
-        names[i] = text[i];
-    }
+    const cli_confusion *c       = &r->confusion;
+    number              *numbers = c->count ? cli_alloc(r->cx, c->classes, sizeof *numbers) : NULL;
+    const char         **names   = numbers ? cli_alloc(r->cx, c->classes, sizeof *names) : NULL;
+    for (int64_t i = 0; names && i < c->classes; i++) names[i] = class_name(r, i, &numbers[i]);
     if (names) tn_report_confusion(r->report, c->classes, c->count, names);
-    free(text);
+    free(numbers);
     free(names);
 }
 
@@ -237,11 +267,25 @@ static void add_figures(cli_run *r)
     if (task == CLI_NUMBERS) tn_report_figure(p, "test_rmse", s->rmse);
     if (task == CLI_NUMBERS) tn_report_figure(p, "test_r2", s->r2);
     if (task == CLI_TOKENS) tn_report_figure(p, "test_bits_per_byte", s->bits_per_byte);
+    if (task == CLI_TOKENS) tn_report_figure(p, "test_perplexity", exp(s->loss));
     tn_report_figure(p, "memory_bytes", (double)tn_ctx_stats(r->cx).peak);
+}
+
+// A run that ended early looks like any other by its curves.
+static void add_end(cli_run *r)
+{
+    char      text[96] = "complete";
+    long long step = (long long)r->memory.step, all = (long long)r->steps;
+    if (r->signal) snprintf(text, sizeof text, "stopped at step %lld of %lld", step, all);
+    else if (cli_is_out_of_patience(r))
+        snprintf(text, sizeof text, "stopped early, at step %lld of %lld: no better", step, all);
+    else if (step < all) snprintf(text, sizeof text, "failed at step %lld of %lld", step, all);
+    tn_report_setting(r->report, "ended", text);
 }
 
 const char *cli_report_end(cli_run *r)
 {
+    add_end(r);
     add_figures(r);
     add_samples(r);
     add_confusion(r);

@@ -365,8 +365,7 @@ static bool score(cli_run *r)
     return true;
 }
 
-// Whether the last --patience evaluations brought no improvement.
-static bool is_out_of_patience(const cli_run *r)
+bool cli_is_out_of_patience(const cli_run *r)
 {
     return r->s->patience > 0 && r->memory.best.since >= r->s->patience;
 }
@@ -384,8 +383,8 @@ static bool wants_score(const cli_run *r, const cli_moment *m)
 // evaluation.
 static bool save_if_due(cli_run *r, const cli_moment *m)
 {
-    bool due = m->step == m->steps || is_due(m->step, r->s->save_every) || is_out_of_patience(r) ||
-               r->memory.best.step == m->step;
+    bool due = m->step == m->steps || is_due(m->step, r->s->save_every) ||
+               cli_is_out_of_patience(r) || r->memory.best.step == m->step;
     if (m->epoch_ends && (tn_dist_size(r->dist) > 1 ? r->late : is_late(r))) due = true;
     return !due || cli_run_save(r) == TN_OK;
 }
@@ -475,7 +474,7 @@ static int finish(cli_run *r)
     if (tn_dist_rank(r->dist) > 0) return 0;
     if (!r->s->quiet) cli_curve_draw(&r->memory.curve);
     print_steps(r);
-    if (is_out_of_patience(r))
+    if (cli_is_out_of_patience(r))
         printf("stopped early: %lld evaluation%s after step %lld %s no better\n",
                (long long)best->since, cli_s(best->since), (long long)best->step,
                best->since == 1 ? "was" : "were");
@@ -500,7 +499,7 @@ static bool is_stopped(cli_run *r)
 static int train(cli_run *r)
 {
     int status = 0;
-    while (status == 0 && r->memory.step < r->steps && !is_out_of_patience(r) && !is_stopped(r))
+    while (status == 0 && r->memory.step < r->steps && !cli_is_out_of_patience(r) && !is_stopped(r))
         status = advance(r);
     cli_progress_end(&r->progress);
     if (status != 0) {

@@ -19,7 +19,8 @@ TN_API tn_report *tn_report_open(tn_ctx *cx, const char *title);
 // to compare it. NULL on failure.
 TN_API tn_report *tn_report_read(tn_ctx *cx, const char *path);
 // Adds a value to a curve, "loss" or "test_loss", at a step; the steps of a curve rise. Of a curve
-// with many values the page shows means, with the lowest and the highest.
+// with many values the page shows means, with the lowest and the highest; a curve or result with
+// "accuracy" or "top5" in its name, from 0 to 1, as percent.
 TN_API tn_status tn_report_scalar(tn_report *report, const char *name, int64_t step, double v);
 // Removes the values after a step, and samples, matrix and results, for a run that goes on from
 // there.

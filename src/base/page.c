@@ -2,8 +2,12 @@
 // page.js.
 #include "base/page.h"
 
+#include "base/hash.h"
 #include "base/text.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <string.h>
 
 extern const char tni_page_css[], tni_page_js[];
@@ -59,4 +63,35 @@ bool tni_page_write(FILE *f, const tni_page *p)
     fprintf(f, "\n</script>\n<script>\n%s</script>\n<script>\n%s</script></body></html>\n",
             tni_page_js, p->script);
     return !ferror(f);
+}
+
+// Returns how many files of a name were opened, with this one. A process has few such names; of
+// more than are kept each file is the first.
+static int count_file(const char *path)
+{
+    enum { NAMES = 16 };
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct {
+        uint64_t hash;
+        int      files;
+    } seen[NAMES];
+    uint64_t hash = tni_hash(path, strlen(path));
+    int      i = 0, n = 1;
+    pthread_mutex_lock(&lock);
+    while (i < NAMES && seen[i].files && seen[i].hash != hash) i++;
+    if (i < NAMES) seen[i].hash = hash, n = ++seen[i].files;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+FILE *tni_page_open_next(const char *path)
+{
+    char        name[4096];
+    const char *dot = strrchr(path, '.');
+    int         n = count_file(path), stem = (int)(dot ? dot - path : (long)strlen(path));
+    if (n == 1) return fopen(path, "w");
+    int bytes = snprintf(name, sizeof name, "%.*s-%d%s", stem, path, n, path + stem);
+    if (bytes < (int)sizeof name) return fopen(name, "w");
+    errno = ENAMETOOLONG;
+    return NULL;
 }

@@ -29,5 +29,8 @@ typedef struct {
 
 // False where it could not be written.
 bool tni_page_write(FILE *f, const tni_page *p);
+// Opens the file of a page or a trace that the environment names for all contexts of a process:
+// x.html for the first that comes, then x-2.html, x-3.html. NULL, with errno, if it cannot.
+FILE *tni_page_open_next(const char *path);
 
 #endif

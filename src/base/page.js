@@ -6,7 +6,7 @@
 //   facts(into, { name: value })                    or [[name, value]], where names may be anything
 //   bars(into, [{ name, value, text, title }])       the longest first, as they are given
 //   lines(into, { x, y, series: [{ name, points: [[x, y]], faint }], height })   faint: noise behind another series, without marks
-//   areas(into, { x, y, series })                    stacked; all series have the same x
+//   areas(into, { x, y, series, stairs })            stacked; all series have the same x. stairs: values stay until the next point
 //   scatter(into, { x, y, series, lines: [{ name, points }] })   points: [x, y, title, label]
 //   graph(into, { nodes: [{ title, corner, lines, tip, heat, pick }], edges: [{ from, to, text, tip }] })
 // x and y of a chart are { label, log, binary, from, to, text }: text(v) shows a value, binary: marks at powers of two. bytes, count and time are such.
@@ -42,7 +42,8 @@ const bytes = v => scaled(v, 1024, ['', 'Ki', 'Mi', 'Gi', 'Ti'], 'B');
 const count = v => Math.abs(v) < 1 && v ? Number(v.toPrecision(3)).toString() : scaled(v, 1000, ['', 'K', 'M', 'G', 'T', 'P'], '').trim();
 const plain = v => Math.abs(v) >= 1e5 || (v && Math.abs(v) < 1e-3) ? v.toExponential(1).replace('e+', 'e') : String(Number(v.toPrecision(4)));
 // Microseconds.
-const time = v => v >= 1e6 ? (v / 1e6).toFixed(3) + ' s' : v >= 1e3 ? (v / 1e3).toFixed(3) + ' ms' : v.toFixed(2) + ' µs';
+// step: how far apart labels are that must differ.
+const time = (v, step) => { const [unit, name, most] = v >= 1e6 ? [1e6, ' s', 3] : v >= 1e3 ? [1e3, ' ms', 3] : [1, ' µs', 2]; return (v / unit).toFixed(step ? Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-9)) : most) + name; };
 const percent = v => (100 * v).toFixed(1) + ' %';
 
 // Of lists of any length: a call takes some 100,000 arguments at most, so that Math.max(...list) fails for the matrix of 400 classes.
@@ -174,17 +175,26 @@ function thin(points, most) {
 }
 const ok = (axis, v) => v !== null && Number.isFinite(v) && (!axis.log || v > 0);
 
+// The stretches of a series between values that are none: a line is not drawn across those.
+function stretches(points, good) {
+  const list = [[]];
+  for (const p of points) { if (good(p)) list[list.length - 1].push(p); else if (list[list.length - 1].length) list.push([]); }
+  return list.filter(part => part.length);
+}
+
 function lines(into, o) {
   legend(into, o.series.map(s => s.name));
   return plot(into, width => {
     const all = o.series.flatMap(s => s.points.filter(p => ok(o.y, p[1]) && ok(o.x, p[0]))), f = frame(o, width, all.map(p => p[0]), all.map(p => p[1]));
     o.series.forEach((s, i) => {
-      const points = thin(s.points.filter(p => ok(o.x, p[0]) && ok(o.y, p[1])), Math.max(20, Math.floor(width / 2))), apart = Math.max(1, Math.ceil(points.length / 12));
-      f.root.append(svg('path', { class: 'series ' + hue(i) + (s.faint ? ' faint' : ''), d: points.map((p, k) => `${k ? 'L' : 'M'}${f.x(p[0]).toFixed(1)} ${f.y(p[1]).toFixed(1)}`).join('') }));
+      const whole = stretches(s.points, p => ok(o.x, p[0]) && ok(o.y, p[1])), most = Math.max(20, Math.floor(width / 2)) / whole.reduce((n, part) => n + part.length, 0);
+      const parts = whole.map(part => thin(part, Math.max(1, Math.floor(most * part.length)))), points = parts.flat(), apart = Math.max(1, Math.ceil(points.length / 12)), alone = new Set(parts.filter(part => part.length === 1).flat());
+      const path = part => part.map((p, k) => `${k ? 'L' : 'M'}${f.x(p[0]).toFixed(1)} ${f.y(p[1]).toFixed(1)}`).join('');
+      f.root.append(svg('path', { class: 'series ' + hue(i) + (s.faint ? ' faint' : ''), d: parts.map(path).join('') }));
       if (s.faint) return;
       points.forEach((p, k) => {
         const say = tip(`${s.name}: ${(o.y.text || plain)(p[1])} at ${(o.x.text || plain)(p[0])}`), x = f.x(p[0]), y = f.y(p[1]);
-        f.root.append(k % apart === 0 || k === points.length - 1 ? mark(i, x, y, say) : svg('circle', { class: 'hit', cx: x.toFixed(1), cy: y.toFixed(1), r: 5 }, say));
+        f.root.append(k % apart === 0 || k === points.length - 1 || alone.has(p) ? mark(i, x, y, say) : svg('circle', { class: 'hit', cx: x.toFixed(1), cy: y.toFixed(1), r: 5 }, say));
       });
     });
     return f.root;
@@ -201,15 +211,27 @@ function painted(root, i) {
   return { fill: `url(#${id})` };
 }
 
+// Of series with many points, those of each half of a pixel's width at which their sum is highest and lowest: more would be drawn over each other.
+function thin_stack(series, most) {
+  const n = series.length ? series[0].points.length : 0, sums = Array(n).fill(0);
+  if (n <= 2 * most) return series;
+  for (const s of series) s.points.forEach((p, k) => { sums[k] += p[1]; });
+  const kept = new Set(thin(sums.map((v, k) => [k, v]), most).map(p => p[0])).add(0).add(n - 1);
+  return series.map(s => ({ ...s, points: s.points.filter((_, k) => kept.has(k)) }));
+}
+const stairs_of = s => ({ ...s, points: s.points.flatMap((p, k) => k ? [[p[0], s.points[k - 1][1]], p] : [p]) });
+
 function areas(into, o) {
   legend(into, o.series.map(s => s.name), 'area');
   return plot(into, width => {
-    const n = o.series.length ? o.series[0].points.length : 0, sums = Array(n).fill(0), tops = o.series.map(s => s.points.map((p, k) => sums[k] += p[1]));
-    const f = frame({ ...o, y: { from: 0, ...o.y } }, width, n ? o.series[0].points.map(p => p[0]) : [], sums);
-    o.series.forEach((s, i) => {
+    const few = thin_stack(o.series, width / 2), list = o.stairs ? few.map(stairs_of) : few, n = list.length ? list[0].points.length : 0, sums = Array(n).fill(0), tops = list.map(s => s.points.map((p, k) => sums[k] += p[1]));
+    const f = frame({ ...o, y: { from: 0, ...o.y } }, width, n ? list[0].points.map(p => p[0]) : [], sums);
+    list.forEach((s, i) => {
       const px = s.points.map(p => f.x(p[0]).toFixed(1)), edge = (v, k) => `${px[k]} ${f.y(v).toFixed(1)}`;
       const lower = i ? tops[i - 1] : sums.map(() => 0), up = tops[i].map((v, k) => (k ? 'L' : 'M') + edge(v, k)).join(''), back = lower.map((v, k) => 'L' + edge(v, k)).reverse().join('');
-      if (n) f.root.append(svg('path', { d: up + back + 'Z', ...painted(f.root, i) }, tip(`${s.name}: at most ${(o.y.text || plain)(max_of(s.points.map(p => p[1]), 0))}`)), svg('path', { class: hue(i), d: up, style: `stroke:var(--c);fill:none;stroke-width:${n > width / 4 ? .4 : 1}` }));
+      if (n) f.root.append(svg('path', { d: up + back + 'Z', ...painted(f.root, i) }, tip(`${s.name}: at most ${(o.y.text || plain)(max_of(o.series[i].points.map(p => p[1]), 0))}`)));
+      // An edge of many stairs would hide the areas below it.
+      if (n && n <= width / 4) f.root.append(svg('path', { class: hue(i), d: up, style: 'stroke:var(--c);fill:none' }));
     });
     return f.root;
   });
@@ -219,15 +241,23 @@ function scatter(into, o) {
   legend(into, o.series.map(s => s.name), 'always');
   return plot(into, width => {
     const all = [...o.series, ...(o.lines || [])].flatMap(s => s.points), f = frame(o, width, all.map(p => p[0]), all.map(p => p[1]));
+    // A label lies where it covers neither a mark nor another label, if there is such a place.
+    const taken = o.series.flatMap(s => s.points.filter(p => ok(o.x, p[0]) && ok(o.y, p[1])).map(p => [f.x(p[0]) - 5, f.y(p[1]) - 5, f.x(p[0]) + 5, f.y(p[1]) + 5]));
+    const put = (text, x, y, places) => {
+      const box = ([dx, dy, anchor]) => { const wide = 6.8 * text.length, from = x + dx - (anchor === 'end' ? wide : anchor === 'middle' ? wide / 2 : 0); return [from, y + dy - 11, from + wide, y + dy + 3]; };
+      const free = b => b[0] >= 0 && b[2] <= width && taken.every(t => t[0] >= b[2] || t[2] <= b[0] || t[1] >= b[3] || t[3] <= b[1]), [dx, dy, anchor] = places.find(p => free(box(p))) || places[0];
+      taken.push(box([dx, dy, anchor]));
+      f.root.append(svg('text', { class: 'over', x: x + dx, y: y + dy, 'text-anchor': anchor }, text));
+    };
     for (const l of o.lines || []) {
       const p = l.points.map(q => [f.x(q[0]), f.y(q[1])]), at = p[l.end === 'start' ? 0 : p.length - 1];
       f.root.append(svg('path', { class: 'ceiling', 'stroke-dasharray': l.dash, d: p.map((q, k) => `${k ? 'L' : 'M'}${q[0].toFixed(1)} ${q[1].toFixed(1)}`).join('') }, tip(l.name)));
-      f.root.append(svg('text', { x: at[0] + (l.end === 'start' ? 4 : -4), y: at[1] - 6, 'text-anchor': l.end === 'start' ? 'start' : 'end', class: 'over' }, l.name));
+      put(l.name, at[0], at[1], l.end === 'start' ? [[14, 14, 'start'], [4, -8, 'start'], [4, -24, 'start']] : [[-4, -6, 'end'], [-4, 15, 'end'], [-4, -22, 'end']]);
     }
     o.series.forEach((s, i) => s.points.forEach(p => {
       if (!ok(o.x, p[0]) || !ok(o.y, p[1])) return;
       f.root.append(mark(i, f.x(p[0]), f.y(p[1]), tip(p[2] || s.name)));
-      if (p[3]) f.root.append(svg('text', { class: 'over', x: f.x(p[0]) + 7, y: f.y(p[1]) + 4 }, p[3]));
+      if (p[3]) put(p[3], f.x(p[0]), f.y(p[1]), [[7, 4, 'start'], [-7, 4, 'end'], [0, -7, 'middle'], [0, 17, 'middle']]);
     }));
     return f.root;
   });
@@ -250,7 +280,7 @@ function placed(nodes, edges) {
   return { rank, column, rows: rows.length, columns: max_of(rows.map(r => r.length), 1) };
 }
 
-// Edges go from a node to one behind it in the list. pick(node) is called on a click or Enter.
+// Edges go from a node to one behind it in the list. pick(node) is called on a click, Enter or Space.
 function graph(into, o) {
   const W = o.width || 190, H = o.tall || 58, at = placed(o.nodes, o.edges), root = svg('svg', { width: at.columns * W + 20, height: at.rows * H + 20, viewBox: `0 0 ${at.columns * W + 20} ${at.rows * H + 20}` });
   const x = i => 10 + at.column[i] * W, y = i => 10 + at.rank[i] * H, high = H - 20;
@@ -268,7 +298,7 @@ function graph(into, o) {
     if (n.corner) g.append(svg('text', { x: x(i) + W - 26, y: y(i) + 15, 'text-anchor': 'end' }, n.corner));
     (n.lines || []).forEach((t, k) => g.append(svg('text', { class: 'soft', x: x(i) + 6, y: y(i) + 30 + 14 * k }, cut(t))));
     const choose = () => { if (picked) picked.classList.remove('picked'); picked = g; g.classList.add('picked'); n.pick(); };
-    if (n.pick) { g.onclick = choose; g.onkeydown = e => { if (e.key === 'Enter') choose(); }; }
+    if (n.pick) { g.onclick = choose; g.onkeydown = e => { if (e.key !== 'Enter' && e.key !== ' ') return; e.preventDefault(); choose(); }; }
     root.append(g);
   });
   into.append(html('div', { class: 'scroll' }, root));

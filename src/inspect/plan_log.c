@@ -4,6 +4,7 @@
 //   plan 5: new: size of axis 1 of randn at train.c:5 is 11, was 10
 //
 // The reason is found by comparing the new plan's key with the most similar one in the cache.
+#include "base/page.h"
 #include "inspect/explain.h"
 #include "inspect/host_copy.h"
 
@@ -53,7 +54,7 @@ static void keep_plan(tni_graph *g, const tni_plan *p)
 void tni_plan_log_close(tn_ctx *cx)
 {
     tni_inspect *x  = cx->engine->inspect;
-    FILE        *f  = x->plans && !x->pages.full ? fopen(x->explain, "w") : NULL;
+    FILE        *f  = x->plans && !x->pages.full ? tni_page_open_next(x->explain) : NULL;
     bool         ok = f && tni_explain_pages(cx, x->pages.text, x->left, f);
     if (f && fclose(f) != 0) ok = false;
     if (x->plans && !ok)

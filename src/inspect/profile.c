@@ -7,6 +7,7 @@
 #include "inspect/profile.h"
 
 #include "base/hash.h"
+#include "base/page.h"
 #include "base/slots.h"
 
 #include <errno.h>
@@ -372,13 +373,16 @@ static bool ends_in(const char *path, const char *end)
     return n >= m && !strcmp(path + n - m, end);
 }
 
-// Writes a trace, if the path ends in .json, a page for .html, else a table. mode is fopen's, for a
-// table; the others always begin their file.
-static tn_status write_file(tn_ctx *cx, const char *path, const char *mode)
+// Writes a trace, if the path ends in .json, a page for .html, else a table. at_close: tables of
+// several contexts follow one another in a file, and the others have files of their own.
+static tn_status write_file(tn_ctx *cx, const char *path, bool at_close)
 {
     tni_profile *p     = cx->engine->inspect->profile;
     bool         trace = ends_in(path, ".json"), html = ends_in(path, ".html"), kept = true;
-    FILE        *f = path ? fopen(path, trace || html ? "w" : mode) : stdout;
+    FILE        *f = !path           ? stdout
+                     : !at_close     ? fopen(path, "w")
+                     : trace || html ? tni_page_open_next(path)
+                                     : fopen(path, "a");
     if (f && trace) kept = tni_profile_trace(cx, p, f);
     else if (f && html) kept = tni_profile_html(cx, p, f);
     else if (f) tni_profile_table(cx, p, f);
@@ -400,7 +404,7 @@ tn_status tn_profile_write(tn_ctx *cx, const char *path)
         return tni_fail_status(cx, TN_EARG,
                                "profile_write: there is no profile; call tn_profile_begin");
     if ((e->watch & TNI_WATCH_TIMES)) e->inspect->profile->ended = tni_clock_now();
-    return write_file(cx, path, "w");
+    return write_file(cx, path, false);
 }
 
 // ---- TN_PROFILE --------------------------------------------------------------------------------
@@ -422,7 +426,7 @@ static void write_at_close(tn_ctx *cx)
     tni_profile *p = cx->engine->inspect->profile;
     if (!p->launches) return;
     p->ended = tni_clock_now();
-    if (strcmp(p->to, "1")) write_file(cx, p->to, "a");
+    if (strcmp(p->to, "1")) write_file(cx, p->to, true);
     else tni_profile_table(cx, p, stderr);
 }
 

@@ -29,11 +29,11 @@ const words = (t, n) => t.length <= n ? t : t.slice(0, Math.max(0, t.lastIndexOf
 // What is narrower than a pixel is drawn together with its neighbours, so that any number of spans is a few hundred boxes.
 function timeline(width) {
   const left = 58, high = 26, root = svg('svg', { width, height: 3 * (high + 6) + 26, viewBox: `0 0 ${width} ${3 * (high + 6) + 26}`, role: 'img' }), at = v => left + (v - view.from) / (view.to - view.from) * (width - left - 4);
-  const open = [null, null, null];
+  const open = [null, null, null], paint = Array.from({ length: 8 }, (_, i) => painted(root, i).fill);
   const draw = o => {
     const x = Math.max(left, at(o.from)), w = Math.max(.7, Math.min(width - 4, at(o.to)) - x), y = o.track * (high + 6), g = svg('g', { class: hue(o.hue) });
-    g.append(svg('rect', { x: x.toFixed(2), y, width: w.toFixed(2), height: high, style: `fill:var(--c);fill-opacity:${o.count > 1 ? .4 : .75};stroke:var(--paper);stroke-width:${w > 3 ? 1 : 0}` }, tip(o.count > 1 ? `${o.count} short ones` : o.tip())));
-    const label = o.count > 1 ? '' : words(o.text, Math.floor((w - 6) / 6.8));
+    const label = o.count > 1 ? '' : words(o.text, Math.floor((w - 6) / 6.8)), look = o.count > 1 ? 'fill:var(--c);fill-opacity:.4' : label ? 'fill:var(--c);fill-opacity:.75' : `fill:${paint[o.hue % 8]}`;
+    g.append(svg('rect', { x: x.toFixed(2), y, width: w.toFixed(2), height: high, style: `${look};stroke:var(--paper);stroke-width:${w > 3 ? 1 : 0}` }, tip(o.count > 1 ? `${o.count} short ones` : o.tip())));
     if (label) g.append(svg('text', { x: (x + 4).toFixed(1), y: y + 17, style: 'pointer-events:none' }, label));
     root.append(g);
   };
@@ -51,15 +51,17 @@ function timeline(width) {
     const x = Math.max(left, at(ends[i])), y = i * (high + 6);
     root.append(svg('path', { class: 'axis', d: `M${x.toFixed(1)} ${y}v${high}`, 'stroke-dasharray': '3 3' }), svg('text', { class: 'soft', x: x + 5, y: y + 17 }, 'not shown'));
   });
-  for (const v of ticks({}, { from: view.from, to: view.to }, Math.max(2, Math.floor(width / 110)))) {
+  const marks = ticks({}, { from: view.from, to: view.to }, Math.max(2, Math.floor(width / 110)));
+  for (const v of marks) {
     const x = at(v), anchor = x > width - 40 ? 'end' : x < left + 30 ? 'start' : 'middle';
-    root.append(svg('path', { class: 'axis', d: `M${x.toFixed(1)} ${3 * (high + 6)}v4` }), svg('text', { class: 'soft', x, y: 3 * (high + 6) + 18, 'text-anchor': anchor }, time(us(v)).replace(/\.?0+ /, ' ')));
+    root.append(svg('path', { class: 'axis', d: `M${x.toFixed(1)} ${3 * (high + 6)}v4` }), svg('text', { class: 'soft', x, y: 3 * (high + 6) + 18, 'text-anchor': anchor }, time(us(v), us(marks[1] - marks[0]) || 1)));
   }
   return root;
 }
 const line = section('Timeline', 'Numbers are those of the table. Copies and compiling take the host\'s time; kernels that run on the processor are inside "launch and wait".' +
   cut(data.events, data.launches - data.lost, 'runs of kernels (the table counts all)') + cut(data.host, data.hosts, 'pieces of work of the host, copies among them,'), true);
 const tools = html('div', { class: 'tools' }), strip = (line.append(tools), plot(line, timeline));
+if (data.host.length) legend(line, data.work, 'area');
 let follow = () => {};  // what shows the same part of the time
 function look(from, to) {
   const wide = Math.min(end - start, Math.max(50, to - from)), at = Math.max(start, Math.min(end - wide, from));
@@ -77,7 +79,7 @@ const roof = section('Roofline', `Each kernel between the ceilings that were mea
 if (drawn.length && copy && peak) {
   const knee = peak / (copy / 1e9), low = min_of(drawn.map(p => p.x), knee / 4) / 1.5, high = max_of(drawn.map(p => p.x), knee * 4) * 1.5;
   const put = p => [p.x, p.y, about(p.r, p.i), p.i < 9 ? String(p.i + 1) : ''];
-  scatter(roof, { height: 340, x: { label: 'flops for each byte that is moved', log: true, from: low, to: high, text: count }, y: { label: 'GFLOP/s', log: true, text: count },
+  scatter(roof, { height: 340, x: { label: 'flops for each byte that is moved', log: true, from: low, to: high, text: count }, y: { label: 'GFLOP/s', log: true, text: count, from: min_of(drawn.map(p => p.y), low * copy / 1e9) / 1.5 },
     series: [{ name: 'kernels with a product', points: drawn.filter(p => p.r.products).map(put) }, { name: 'other kernels', points: drawn.filter(p => !p.r.products).map(put) }].filter(s => s.points.length),
     lines: [{ name: `memory: ${(copy / 1e9).toFixed(1)} GB/s`, end: 'start', points: [[low, low * copy / 1e9], [knee, peak]] }, ...rates.map((r, i) => ({ name: `${r.dtype}: ${(r.rate / 1e9).toFixed(1)} GFLOP/s`, dash: i ? '6 4' : null, points: [[r.rate / copy, r.rate / 1e9], [high, r.rate / 1e9]] }))] });
 } else roof.append(html('p', {}, 'There is nothing to compare with.'));
@@ -87,11 +89,12 @@ if (drawn.length && copy && peak) {
 const changes = data.memory.length, whole = data.changes <= changes, memory = section('Memory over time, by owner',
   changes ? `At most ${bytes(data.most)}. Other: data, values of earlier evaluations, weights without gradients. It follows the timeline above.` +
     (whole ? '' : ` The first ${changes.toLocaleString('en')} of ${data.changes.toLocaleString('en')} changes are shown, up to ${time(us(data.memory[changes - 1][0]))}; the most is that of all.`) : 'Nothing was evaluated.');
-const owners = data.owners.map((name, i) => ({ name, i })).filter(o => data.memory.some(m => m[o.i + 1] > 0)), held = { height: 320, x: { label: 'ms' }, y: { label: 'bytes', text: bytes, binary: true }, series: [] };
+const owners = data.owners.map((name, i) => ({ name, i })).filter(o => data.memory.some(m => m[o.i + 1] > 0)), held = { height: 320, x: { label: 'ms', text: v => String(Number(v.toPrecision(9))) }, y: { label: 'bytes', text: bytes, binary: true }, series: [], stairs: true };
 function hold() {
   const kept = data.memory.filter((m, k) => m[0] <= view.to && (k + 1 === data.memory.length || data.memory[k + 1][0] >= view.from)), ms = v => Math.min(Math.max(v, view.from), view.to) / 1e6;
-  const stairs = i => kept.flatMap((m, k) => k ? [[ms(m[0]), kept[k - 1][i]], [ms(m[0]), m[i]]] : [[ms(m[0]), m[i]]]).concat(kept.length ? [[whole ? ms(view.to) : ms(Math.min(view.to, data.memory[changes - 1][0])), kept[kept.length - 1][i]]] : []);
-  held.series = owners.map(o => ({ name: o.name, points: stairs(o.i + 1) }));
+  const until = kept.length ? ms(whole ? view.to : Math.min(view.to, data.memory[changes - 1][0])) : 0;
+  const points = i => kept.map(m => [ms(m[0]), m[i]]).concat(kept.slice(-1).map(m => [until, m[i]]));
+  held.series = owners.map(o => ({ name: o.name, points: points(o.i + 1) }));
 }
 hold();
 const store = owners.length ? areas(memory, held) : null;

@@ -274,6 +274,13 @@ static bool is_text(tn_ctx *cx, const char *op, const char *what, const char *s)
                       MOST_TEXT);
 }
 
+// Charts, rows and settings are found by their names.
+static bool is_name(tn_ctx *cx, const char *op, const char *name)
+{
+    if (!is_text(cx, op, "name", name)) return false;
+    return *name || tni_refuse(cx, TN_EARG, "%s: the name is empty", op);
+}
+
 // The title is that of the page and of the tab that shows it.
 tn_report *tn_report_open(tn_ctx *cx, const char *title)
 {
@@ -286,7 +293,7 @@ tn_report *tn_report_open(tn_ctx *cx, const char *title)
 tn_status tn_report_scalar(tn_report *r, const char *name, int64_t step, double v)
 {
     tn_ctx *cx = tni_owned_ok("report_scalar", r, TNI_REPORT);
-    if (!cx || !is_text(cx, "report_scalar", "name", name)) return tni_failed();
+    if (!cx || !is_name(cx, "report_scalar", name)) return tni_failed();
     const tni_report_curve *c = tni_report_find(r, name);
     if (step < 0 || (c && c->count && step <= c->point[c->count - 1].step))
         return tni_fail_status(cx, TN_EARG, "report_scalar: step %lld of \"%.60s\" comes too late",
@@ -319,8 +326,7 @@ tn_status tn_report_setting(tn_report *r, const char *name, const char *text)
     static const char op[] = "report_setting";
 
     tn_ctx *cx = tni_owned_ok(op, r, TNI_REPORT);
-    if (!cx || !is_text(cx, op, "name", name) || !is_text(cx, op, "text", text))
-        return tni_failed();
+    if (!cx || !is_name(cx, op, name) || !is_text(cx, op, "text", text)) return tni_failed();
     return tni_report_set(r, op, &r->settings, name, text, NAN) ? TN_OK : tni_failed();
 }
 
@@ -328,7 +334,7 @@ tn_status tn_report_setting(tn_report *r, const char *name, const char *text)
 tn_status tn_report_figure(tn_report *r, const char *name, double v)
 {
     tn_ctx *cx = tni_owned_ok("report_figure", r, TNI_REPORT);
-    if (!cx || !is_text(cx, "report_figure", "name", name)) return tni_failed();
+    if (!cx || !is_name(cx, "report_figure", name)) return tni_failed();
     return tni_report_set(r, "report_figure", &r->figures, name, NULL, v) ? TN_OK : tni_failed();
 }
 

@@ -29,13 +29,23 @@ static void print_name(FILE *f, const char *name)
     fprintf(f, "  %-*.60s", NAME, tni_escaped(name).s);
 }
 
-// NaN: the run has no such value. A difference needs both.
+// NaN: the run has no such value. A count is printed whole.
+static tni_text value_text(double v)
+{
+    if (isnan(v)) return tni_text_of("-");
+    return tni_text_of(fabs(v) < 1e15 && v == floor(v) ? "%.0f" : "%.6g", v);
+}
+
+// A difference needs both.
 static void print_numbers(FILE *f, const char *name, double a, double b)
 {
     print_name(f, name);
-    print_cell(f, COLUMN, isnan(a) ? NULL : tni_text_of("%.6g", a).s);
-    print_cell(f, COLUMN, isnan(b) ? NULL : tni_text_of("%.6g", b).s);
-    if (!isnan(a) && !isnan(b)) print_cell(f, COLUMN, tni_text_of("%+.4g", b - a).s);
+    print_cell(f, COLUMN, value_text(a).s);
+    print_cell(f, COLUMN, value_text(b).s);
+    if (!isnan(a) && !isnan(b))
+        print_cell(
+            f, COLUMN,
+            tni_text_of(fabs(b - a) >= 1e4 && b - a == floor(b - a) ? "%+.0f" : "%+.4g", b - a).s);
     fputc('\n', f);
 }
 

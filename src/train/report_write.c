@@ -21,10 +21,11 @@ extern const char tni_run_values_js[], tni_report_page_js[];
 
 // ---- JSON --------------------------------------------------------------------------------------
 
-// JSON has no NaN and no infinity; 9 digits are those of a float.
+// JSON has no NaN and no infinity; 9 digits are those of a float, and a count has all of its own.
 static void put_number(tni_json_writer *w, double v)
 {
-    tni_json_put(w, isfinite(v) ? tni_text_of("%.9g", v).s : "null");
+    bool whole = fabs(v) < 1e15 && v == floor(v);
+    tni_json_put(w, isfinite(v) ? tni_text_of(whole ? "%.0f" : "%.9g", v).s : "null");
 }
 
 // A member whose value is a text; nothing for NULL.

@@ -530,6 +530,8 @@ static void the_environment_asks_for_a_profile(void)
     setenv("TN_PROFILE", scratch_path("all.json"), 1);
     run_one();
     CHECK_INT(read_trace(scratch_path("all.json")), 2);
+    run_one();  // the next context has a file of its own
+    CHECK_INT(read_trace(scratch_path("all-2.json")), 2);
     setenv("TN_PROFILE", scratch_path("all.txt"), 1);
     run_one();
     run_one();

@@ -135,6 +135,9 @@ static void two_runs_are_compared_by_pages_or_logs(void)
         "a.html is the page or the log of a run, m.safetensors is a model: they cannot be compared");
     runs(1, "tenon compare a.html run.html --html run.html 2>&1");
     prints("--html run.html is one of the runs");
+    runs(1, "sed 's/\"kind\":\"report\"/\"kind\":\"profile\"/' a.html > p.html; "
+            "tenon compare p.html p.html 2>&1");
+    prints("p.html is a page, and not that of a run; of profiles the traces are compared");
     runs(2, "tenon compare a.html run.html --html x.txt 2>&1");
     runs(2, "tenon compare a.html run.html --tolerance 1 2>&1");
     free(one);
@@ -173,6 +176,80 @@ static void other_data_have_pages_too(void)
     scratch_close();
 }
 
+// Samples are right where their classes are the same, of which names may begin alike and tokens be
+// parts of characters.
+static void samples_are_right_where_their_texts_are_equal(void)
+{
+    enum { LONG = 80 };
+    if (!begin()) return;
+    FILE *f = create("long.csv");
+    for (int i = 0; f && i < 300; i++) {
+        for (int k = 0; k < 2; k++) fprintf(f, "%d,", (i * (7 + k)) % 11);
+        for (int k = 0; k < LONG; k++) fputc('n', f);
+        fprintf(f, "%d\n", i % 3);
+    }
+    if (f) fclose(f);
+    runs(0, "tenon train --model mlp --data csv:long.csv --no-header --epochs 1 --lr 0.1"
+            " --report long.html --quiet");
+    char  *page = page_data(scratch_path("long.html"));
+    double sum = 0, right = 0;
+    for (int i = 0; i < 9; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "confusion.counts.%d.%d", i / 3, i % 3);
+        sum += page_number(page, path);
+        if (i / 3 == i % 3) right += page_number(page, path);
+    }
+    CHECK_NEAR(right / sum, figure(page, "test_accuracy"), 1e-6);
+    int wrong = 0, n = page_count(page, "samples");
+    for (int i = 0; i < n; i++) {
+        char truth[200], path[64];
+        snprintf(path, sizeof path, "samples.%d.truth", i);
+        snprintf(truth, sizeof truth, "%s", page_text(page, path));
+        CHECK_INT((int)strlen(truth), LONG + 1);
+        snprintf(path, sizeof path, "samples.%d.prediction", i);
+        wrong += strcmp(truth, page_text(page, path)) != 0;
+    }
+    CHECK(wrong >= 12 || wrong >= (int)(sum - right));
+    free(page);
+    f = create("kana.txt");
+    for (int i = 0; f && i < 900; i++) fputs(i % 3 ? "\xe3\x81\x82" : "\xe6\x97\xa5", f);
+    if (f) fclose(f);
+    runs(0, "tenon train --model gpt2 --layers 1 --heads 1 --width 8 --context 16 --batch 64"
+            " --data text:kana.txt --epochs 1 --report kana.html --quiet");
+    page = page_data(scratch_path("kana.html"));
+    CHECK(strstr(page_text(page, "samples.0.text"), "\xe3\x81\x82") != NULL);
+    CHECK(!strncmp(page_text(page, "samples.0.truth"), "\"\\x", 3));
+    free(page);
+    scratch_close();
+}
+
+static const char *setting(const char *page, const char *name)
+{
+    for (int i = 0; i < page_count(page, "settings"); i++) {
+        char path[64];
+        snprintf(path, sizeof path, "settings.%d.0", i);
+        if (strcmp(page_text(page, path), name)) continue;
+        snprintf(path, sizeof path, "settings.%d.1", i);
+        return page_text(page, path);
+    }
+    return "";
+}
+
+static void a_page_says_how_its_run_ended(void)
+{
+    if (!begin()) return;
+    runs(0, "tenon train --model mlp --data digits:count=64 --epochs 1 --report r.html --quiet");
+    char *page = page_data(scratch_path("r.html"));
+    CHECK_STR(setting(page, "ended"), "complete");
+    free(page);
+    runs(1, "tenon train --model mlp --data digits:count=640 --optim sgd --lr 1e30 --epochs 9"
+            " --report r.html --quiet 2>&1");
+    page = page_data(scratch_path("r.html"));
+    CHECK(!strncmp(setting(page, "ended"), "failed at step ", 15));
+    free(page);
+    scratch_close();
+}
+
 static void a_page_that_cannot_be_written_is_said_before_training(void)
 {
     if (!begin()) return;
@@ -180,6 +257,10 @@ static void a_page_that_cannot_be_written_is_said_before_training(void)
     prints("--report /no/such/folder/r.html: No such file or directory");
     runs(1, "tenon train --model mlp --data digits:count=64 --report a --log a 2>&1");
     prints("--report a and --log a are the same file");
+    runs(1, "echo notes > notes.txt; tenon train --model mlp --data digits:count=64 "
+            "--report notes.txt 2>&1");
+    prints("--report notes.txt exists and is no page of a run: give it another name");
+    runs(0, "grep -c notes notes.txt");
     scratch_close();
 }
 
@@ -187,6 +268,8 @@ const test_case tests_train_report[] = { TEST(the_page_has_the_figures_of_the_lo
                                          TEST(a_resumed_run_continues_its_page),
                                          TEST(two_runs_are_compared_by_pages_or_logs),
                                          TEST(other_data_have_pages_too),
+                                         TEST(samples_are_right_where_their_texts_are_equal),
+                                         TEST(a_page_says_how_its_run_ended),
                                          TEST(
                                              a_page_that_cannot_be_written_is_said_before_training),
                                          TEST_END };

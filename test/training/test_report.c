@@ -185,6 +185,12 @@ static void what_is_no_report_is_refused(void)
     CHECK_STATUS(tn_report_scalar(r, "a", 3, 1), TN_OK);
     CHECK_STATUS(tn_report_scalar(r, "a", 3, 1), TN_EARG);
     CHECK_FAILED(cx, TN_EARG, "report_scalar: step 3 of \"a\" comes too late");
+    CHECK_STATUS(tn_report_scalar(r, "", 1, 1), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "report_scalar: the name is empty");
+    CHECK_STATUS(tn_report_figure(r, "", 1), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "report_figure: the name is empty");
+    CHECK_STATUS(tn_report_setting(r, "", "x"), TN_EARG);
+    CHECK_FAILED(cx, TN_EARG, "report_setting: the name is empty");
     CHECK_STATUS(tn_report_setting(r, "a", "\xff"), TN_EARG);
     CHECK_FAILED(cx, TN_EARG, "report_setting: the text is not UTF-8");
     CHECK_STATUS(tn_report_sample(r, NULL, (tn_report_sample_opts){ .truth = "a" }), TN_EARG);
@@ -231,6 +237,8 @@ static void two_runs_are_compared(void)
     tn_report_setting(b, "lr", "0.02");
     tn_report_setting(b, "batch", "64");
     tn_report_figure(b, "accuracy", 0.95);
+    tn_report_figure(a, "items", 12811671);
+    tn_report_figure(b, "items", 12811679);
     tn_report_scalar(b, "more", 1, 3);
     FILE *f = open_memstream(&text, &bytes);
     CHECK_STATUS(tn_report_compare(a, b, scratch_path("c.html"), f), TN_OK);
@@ -245,6 +253,9 @@ static void two_runs_are_compared(void)
     CHECK(strstr(text,
                  "accuracy                              0.9             0.95            +0.05\n"));
     CHECK(strstr(text, "more                                    -                3\n") != NULL);
+    CHECK(strstr(text,
+                 "items                            12811671         12811679               +8\n"));
+    CHECK_NEAR(page_number(page, "runs.0.figures.1.1"), 12811671, 0);
     free(page);
     free(text);
     scratch_close();
