@@ -950,10 +950,11 @@ TN_API_PLAIN tn_stats tn_ctx_stats(const tn_ctx *cx);
 // until that many seconds were spent; 0 ends it. Work is measured from its second evaluation on,
 // and the most expensive kernels get most of the time.
 // A setting, plan or algorithm wins if it is faster twice, by more than measurements vary, and
-// gives the same result; sums may be rounded differently. Winners are kept in the cache folder for
-// this chip, and every later process uses them without measuring. Evaluations that measure are
-// slow; values are as usual. TN_TUNE=SECONDS does it from the opening of a context on; TN_TUNE=0
-// and TN_DETERMINISTIC=1 leave everything to the rules.
+// gives the same result; sums may be rounded differently, and so may values of 16 bits that one
+// kernel stores and another keeps in f32. Winners are kept in the cache folder for this chip, and
+// every later process uses them without measuring. Evaluations that measure are slow; values are as
+// usual. TN_TUNE=SECONDS does it from the opening of a context on; TN_TUNE=0 and TN_DETERMINISTIC=1
+// leave everything to the rules.
 TN_API tn_status tn_tune(tn_ctx *cx, double seconds);
 // Writes all winners of this cache folder, of any chip, to a file; adds those of such a file to it,
 // to be used by contexts that open from then on. Return how many winners the file has, -1 on error.

@@ -260,7 +260,7 @@ tni_text tni_plan_tuned(tni_graph *g)
     size_t     bytes;
     tni_tuned  won;
     char      *key = limits.chip && g->count ? tni_key_write(g, &bytes) : NULL;
-    bool       any = key && tni_tuned_find_bytes(limits.chip, key, bytes, &won);
+    bool       any = key && tni_find_winner(g, &limits, key, bytes, &won);
     tni_free(&g->cx->heap, key);
     return any ? tni_tuned_text(&won, tni_choices_text(g, &won.choices).s) : (tni_text){ "" };
 }

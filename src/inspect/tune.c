@@ -91,8 +91,9 @@ static void count_winner(tni_tuner *u, const tni_tuned *w, int times)
                           memcmp(&w->settings, &rule, sizeof rule) != 0);
 }
 
-void tni_log_winner(tni_tuner *u, const tni_tuned *w, const char *with)
+void tni_log_winner(tni_tuner *u, const tni_tuned *w, const tni_tuned *before, const char *with)
 {
+    if (before) count_winner(u, before, -1);
     count_winner(u, w, 1);
     if (u->log) fprintf(stderr, "tenon: tuned %s: %s\n", w->what, tni_tuned_text(w, with).s);
 }
@@ -366,10 +367,8 @@ static bool call_agrees(void *arg, tn_dtype dt, const char *have, const char *wa
 // What the same search found before is counted no more.
 static void call_found(void *arg, const tni_tuned *won, const tni_tuned *before, const char *with)
 {
-    tn_ctx    *cx = arg;
-    tni_tuner *u  = cx->engine->inspect->tuner;
-    if (before) count_winner(u, before, -1);
-    tni_log_winner(u, won, with);
+    tn_ctx *cx = arg;
+    tni_log_winner(cx->engine->inspect->tuner, won, before, with);
     tni_tuned_keep(won);
 }
 
@@ -435,10 +434,13 @@ static void list_items(const tni_run *r, tni_tuner *u)
 
 // The part of the seconds that are left that goes to a run: half, and on a GPU an eighth, a quarter
 // and three eighths to the second, third and fourth of its plan, since most plans run a few times.
-// On the cpu a search waits for its compilers, and comes to nothing in a short time.
-static double part_of_run(const tni_run *r)
+// On the cpu a search waits for its compilers, and comes to nothing in a short time. A_MINUTE at
+// most, since winners are kept when the run ends: a program that is ended before loses them.
+static double share_of_run(const tni_run *r)
 {
-    return tni_compiles_beside(r->e) ? fmin(0.5, (double)r->plan->runs / 8) : 0.5;
+    const double A_MINUTE = 60;
+    double       part     = tni_compiles_beside(r->e) ? fmin(0.5, (double)r->plan->runs / 8) : 0.5;
+    return fmin(A_MINUTE, part * r->e->tune_seconds);
 }
 
 // Winners of a run that failed are forgotten: they would be used without having been announced to
@@ -451,7 +453,7 @@ void tni_tuning_begins(const tni_run *r)
     u->winners = 0;
     u->step = u->ahead = 0;
     u->left            = false;
-    u->share           = r->e->tune_seconds * part_of_run(r);
+    u->share           = share_of_run(r);
     list_items(r, u);
 }
 
@@ -459,10 +461,9 @@ void tni_tuning_begins(const tni_run *r)
 static void note_winner(tn_ctx *cx, tni_tuner *u, const tni_tuned_kernel *w)
 {
     tni_tuned before;
-    if (w->again && tni_tuned_find(w->won.chip, &w->k->launch, &before))
-        count_winner(u, &before, -1);
-    if (w->again && w->nothing_new) count_winner(u, &w->won, 1);
-    else tni_log_winner(u, &w->won, tni_tuning_text(&w->won.settings).s);
+    bool      again = w->again && tni_tuned_find(w->won.chip, &w->k->launch, &before);
+    if (!again || !w->nothing_new)
+        tni_log_winner(u, &w->won, again ? &before : NULL, tni_tuning_text(&w->won.settings).s);
     if (w->ended) tni_note_measured(cx, w->won.key);
     tni_tuned_keep(&w->won);
 }
@@ -507,13 +508,6 @@ tn_status tn_tune(tn_ctx *cx, double seconds)
     return TN_OK;
 }
 
-// Whether winners are kept on disk, in d->path; why not, if they are not.
-static bool has_disk(tni_disk *d, tni_text *why)
-{
-    tni_disk_open(d);
-    return tni_disk_usable(d, why);
-}
-
 // Returns the number of winners of a file, or -1, reported as an error of reading or writing, with
 // the reason.
 static int tuned_count(tn_ctx *cx, const char *op, bool ok, int n, const tni_text *why)
@@ -534,13 +528,12 @@ int tn_tune_export(tn_ctx *cx, const char *path)
 
 int tn_tune_import(tn_ctx *cx, const char *path)
 {
-    tni_disk disk;
-    tni_text why = { "" };
-    int      n   = 0;
+    tni_text where, why = { "" };
+    int      n = 0;
     if (!tni_ctx_ok(cx, "tune_import")) return -1;
     if (!path) return tni_fail(cx, TN_EARG, "tune_import: the path is NULL"), -1;
     bool ok = tni_tuned_import(path, &n, &why);
-    if (ok && n && !has_disk(&disk, &why))
+    if (ok && n && !tni_tuned_kept(&where, &why))
         tni_warn(cx, "tune_import: the winners are known to this process alone: %s", why.s);
     return tuned_count(cx, "tune_import", ok, n, &why);
 }
@@ -555,22 +548,34 @@ void tni_tune_open(tn_ctx *cx)
     if (s > 0 && !tni_tuned_off()) cx->engine->tune_seconds = s;
 }
 
+// Why a context that had time measured nothing.
+static const char *nothing_measured(const tni_engine *e)
+{
+    if (!e->kernels->neighbours) return "this device has nothing to choose";
+    if (e->watch || e->eager) return "kernels are watched, or run op by op";
+    return "no plan ran twice";
+}
+
 // Ends what tni_log_winner has printed: most lines say that the rule was right, which looks as if
 // nothing had come of it.
-static void log_end(const tni_tuner *u)
+static void log_end(const tni_engine *e, const tni_tuner *u)
 {
-    tni_disk d;
-    tni_text why = { "" };
-    if (!u->log || !u->told) return;
+    tni_text where, why = { "" };
+    if (!tni_has_word(getenv("TN_LOG"), "tune") || !e->evaluations) return;
+    if (!u || !u->told) {
+        if (e->tune_seconds > 0)
+            fprintf(stderr, "tenon: tuned: nothing on %s: %s\n", e->name, nothing_measured(e));
+        return;
+    }
     fprintf(stderr, "tenon: tuned: %d of %d results differ from the rule's; ", u->others, u->told);
-    if (has_disk(&d, &why)) fprintf(stderr, "they are kept in %s\n", tni_escaped(d.path).s);
+    if (tni_tuned_kept(&where, &why)) fprintf(stderr, "they are kept in %s\n", where.s);
     else fprintf(stderr, "they are not kept: %s\n", why.s);
 }
 
 void tni_tune_close(tn_ctx *cx)
 {
     tni_tuner *u = cx->engine->inspect->tuner;
-    if (u) log_end(u);
+    log_end(cx->engine, u);
     if (u) tni_free(&cx->heap, u->known);
     if (u) tni_free(&cx->heap, u->slot);
     if (u) tni_free(&cx->heap, u->won);

@@ -356,7 +356,7 @@ static void note_next(const candidate *c, int n, tni_tuned *won)
             next = &c[i];
     if (!next || (won->next_us > 0 && 1e6 * next->seconds >= won->next_us)) return;
     won->next_us = 1e6 * next->seconds;
-    if (next->best > 0) won->us = 1e6 * next->best;
+    if (next->best > 0) won->us = 1e6 * next->best;  // of the same contest
 }
 
 // Goes from *best to the best of the neighbours that were not tried, if one wins; false if there
@@ -410,10 +410,10 @@ static void meet_rule(trial *t, const tni_tuning *best, bool older, tni_tuned *w
     note_tried(t, best);
     note_tried(t, &rule);
     if (!memcmp(best, &rule, sizeof rule)) return;
-    bool stays   = tni_winner_stays(sample, t, &rule, best, older, us);
-    won->us      = us[1];
+    bool stays = tni_winner_stays(sample, t, &rule, best, older, us);
+    tni_time_again(won, us[1]);
     won->rule_us = us[0];
-    if (!stays) won->settings = rule, won->us = us[0];
+    if (!stays) won->settings = rule, won->us = us[0], won->next_us = us[1];
 }
 
 // Searches from the settings that won before, or the rule's. Where this process has found them, and
@@ -467,17 +467,26 @@ static void name_kernel(const trial *t, tni_tuned *won)
              tni_shape_text(k->np + k->nr, t->l.size).s);
 }
 
+// Whether there is no time for FEW launches, with which a search has not come far. Where the host
+// computes, a launch has ended when it returns, and one of a large kernel takes seconds.
+static bool is_too_slow(const trial *t, double launch)
+{
+    enum { FEW = 12 };
+    return !tni_compiles_beside(t->r->e) && tni_clock_now() + FEW * launch > t->until;
+}
+
 // Measures a kernel and notes the winner, the rule's settings if nothing beats them, for the end of
 // the run. False if nothing can be measured.
 static bool find_winner(trial *t)
 {
-    tni_tuner       *u = t->r->e->inspect->tuner;
-    tni_tuned_kernel w = { .k = t->k };
+    double           begun = tni_clock_now();
+    tni_tuner       *u     = t->r->e->inspect->tuner;
+    tni_tuned_kernel w     = { .k = t->k };
     memset(&w.won, 0, sizeof w.won);
     memcpy(w.won.key, t->key, sizeof w.won.key);
     snprintf(w.won.chip, sizeof w.won.chip, "%s", t->chip);
     name_kernel(t, &w.won);
-    if (!keep_rule(t)) return false;
+    if (!keep_rule(t) || is_too_slow(t, tni_clock_now() - begun)) return false;
     w.ended = search(t, &w);
     if (!isfinite(w.won.us) || !tni_grow(&t->r->cx->heap, (void **)&u->won, &u->winners_cap,
                                          u->winners + 1, sizeof *u->won))

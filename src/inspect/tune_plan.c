@@ -379,6 +379,7 @@ static bool try_alternative(search *s, const tni_alternative *a, const tni_plan 
     bool faster = 1e6 * seconds < won->us, right = faster && is_right(s, p);
     bool better = right && tni_wins(sample, s, before, p, TNI_CONTESTS, us);
     if (faster) seconds = right ? 1e-6 * us[1] : INFINITY;  // a wrong plan is not the next best
+    if (right) tni_time_again(won, us[0]);
     if (better) {
         s->best      = p;
         s->once      = once;
@@ -441,12 +442,13 @@ static void end_search(search *s, const tni_plan *cached, tni_tuned *won)
     tni_plan *lost = s->best;
     won->rule_us   = won->us;
     if (s->best == s->rule) return;
-    bool stays   = tni_winner_stays(sample, s, s->rule, s->best, s->best == cached, us);
-    won->us      = us[1];
+    bool stays = tni_winner_stays(sample, s, s->rule, s->best, s->best == cached, us);
+    tni_time_again(won, us[1]);
     won->rule_us = us[0];
     if (stays) return;
-    won->us = us[0];
-    s->best = s->rule;
+    won->us      = us[0];
+    won->next_us = us[1];
+    s->best      = s->rule;
     drop_plan(s, cached, lost);
 }
 
@@ -542,14 +544,17 @@ static void close_search(search *s)
 static void keep_winner(search *s, tni_plan **p, tni_tuned *won, bool ended)
 {
     tni_plan *old = *p;
+    tni_tuned before;
     if (!s->others && s->best == old && !old->choices.n) return;
     snprintf(won->chip, sizeof won->chip, "%s", s->chip);
     snprintf(won->what, sizeof won->what, "plan of %zu step%s", s->best->steps,
              s->best->steps == 1 ? "" : "s");
     won->choices = s->best->choices;
     tni_tuned_bytes_key(old->key, old->key_bytes, won->key);
+    bool again = old->choosing && tni_tuned_find_bytes(s->chip, old->key, old->key_bytes, &before);
     tni_tuned_keep(won);
-    tni_log_winner(s->e->inspect->tuner, won, tni_choices_text(s->g, &won->choices).s);
+    tni_log_winner(s->e->inspect->tuner, won, again ? &before : NULL,
+                   tni_choices_text(s->g, &won->choices).s);
     if (s->e->inspect->tuner->log)
         fprintf(stderr, "tenon: tuned %s: %d other plan%s in %.3g s, %s\n", won->what, s->others,
                 s->others == 1 ? "" : "s", tni_clock_now() - s->begun,

@@ -5,6 +5,8 @@
 #include "inspect/inspect.h"
 #include "kernel/tuning.h"
 
+#include <math.h>
+
 // What is known of a kernel, a call or a plan, or of one of these with some settings or choices, by
 // its key. ended: it was measured as far as it is worth it; searches: how many searches for it were
 // cut short.
@@ -83,9 +85,16 @@ tni_tuner *tni_tuner_of(tn_ctx *cx);
 // for that it is measured again.
 bool tni_was_measured(const tni_tuner *u, const uint64_t key[2]);
 void tni_note_measured(tn_ctx *cx, const uint64_t key[2]);
-// Counts a winner and, with TN_LOG=tune, which `tenon tune` sets, prints it, `with` the settings or
-// choices.
-void tni_log_winner(tni_tuner *u, const tni_tuned *w, const char *with);
+// Counts a winner, instead of the one that this process found before, if there is one, and, with
+// TN_LOG=tune, which `tenon tune` sets, prints it, `with` the settings or choices.
+void tni_log_winner(tni_tuner *u, const tni_tuned *w, const tni_tuned *before, const char *with);
+// Notes what the present best takes now. The next best takes as many times that as before, since
+// clocks and other programs change what both take.
+static inline void tni_time_again(tni_tuned *w, double us)
+{
+    if (w->us > 0 && isfinite(us)) w->next_us *= us / w->us;
+    w->us = us;
+}
 
 // Whether compilers run beside what is measured. Where the host computes they take the cores that
 // are measured, so that a launch waits for all that was begun.

@@ -383,10 +383,10 @@ bool tni_disk_keep(tni_disk *d, const tni_disk_key *key, const void *payload, si
 // A file of its own is locked: payloads are replaced, and a lock on one would stay with the old
 // file. Its name is none of the cache's, so that no sweep removes it. Waiting has an end, since a
 // process may be stopped while it holds the lock.
-int tni_disk_lock(const tni_disk *d, const char *kind)
+int tni_disk_lock(const tni_disk *d, const char *kind, double seconds)
 {
-    enum { TRIES = 500 };
-    const struct timespec pause = { .tv_nsec = 10000000 };
+    enum { TRIES = 100 };  // in a second
+    const struct timespec pause = { .tv_nsec = 1000000000 / TRIES };
 
     char     name[NAME];
     tni_text why;
@@ -395,7 +395,7 @@ int tni_disk_lock(const tni_disk *d, const char *kind)
     snprintf(name, sizeof name, "%.16s.lock", kind);
     int fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     close(folder);
-    for (int i = 0; fd >= 0 && i < TRIES; i++) {
+    for (int i = 0; fd >= 0 && i <= seconds * TRIES; i++) {
         if (flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
         if (errno != EWOULDBLOCK && errno != EINTR) break;
         nanosleep(&pause, NULL);

@@ -54,9 +54,9 @@ void *tni_disk_find_hash(const tni_disk *d, tni_disk_hash t, const char *kind, s
 bool tni_disk_keep(tni_disk *d, const tni_disk_key *key, const void *payload, size_t bytes);
 
 // Keeps other processes, and threads, from changing what has a kind, for those that read it, change
-// it and store it again. Returns -1 if there is no lock to be had, or another keeps it for seconds:
-// what is stored is whole in any case.
-int  tni_disk_lock(const tni_disk *d, const char *kind);
+// it and store it again. Returns -1 if there is no lock to be had, or another keeps it for that
+// many seconds: what is stored is whole in any case.
+int  tni_disk_lock(const tni_disk *d, const char *kind, double seconds);
 void tni_disk_unlock(int lock);
 
 // Whether the folder can be used; makes it if it is missing. Else why has the reason, for people.

@@ -55,6 +55,8 @@ typedef struct {
 static struct {
     pthread_mutex_t lock;
     bool            open, off, warned;
+    bool            waited;     // for the lock in vain: another keeps it
+    bool            unwritten;  // the last time, the disk did not take what is known
     uint32_t        imports;
     known          *winner;
     factor         *factor;
@@ -288,16 +290,32 @@ static void mark_written(void)
 }
 
 // Writes all to disk. Others may have written meanwhile, and must not between reading and writing,
-// or their lines were lost.
+// or their lines were lost. PATIENCE: seconds to wait for them, once.
 static void write_disk(void)
 {
-    size_t bytes = 0;
-    int    lock  = tni_disk_lock(&self.disk, disk_key.kind);
+    const double PATIENCE = 5;
+    size_t       bytes    = 0;
+    int          lock     = tni_disk_lock(&self.disk, disk_key.kind, self.waited ? 0 : PATIENCE);
+    self.waited           = lock < 0;
     read_disk();
-    char *text = write_lines(&bytes);
-    if (text && tni_disk_keep(&self.disk, &disk_key, text, bytes)) mark_written();
+    char *text     = write_lines(&bytes);
+    self.unwritten = !text || !tni_disk_keep(&self.disk, &disk_key, text, bytes);
+    if (!self.unwritten) mark_written();
     free(text);
     tni_disk_unlock(lock);
+}
+
+bool tni_tuned_kept(tni_text *where, tni_text *why)
+{
+    tni_disk d;
+    tni_disk_open(&d);
+    *where = tni_escaped(d.path);
+    if (!tni_disk_usable(&d, why)) return false;
+    pthread_mutex_lock(&self.lock);
+    bool kept = !self.unwritten;
+    pthread_mutex_unlock(&self.lock);
+    if (!kept) *why = tni_text_of("%.150s takes no more; is its disk full?", where->s);
+    return kept;
 }
 
 // ---- the environment ---------------------------------------------------------------------------
@@ -398,7 +416,7 @@ bool tni_tuned_find_bytes(const char *chip, const void *bytes, size_t n, tni_tun
     return copy_winner(chip, key, found);
 }
 
-// Written at once: a program that is ended by a signal keeps what it has measured.
+// Written at once: a program that is ended by a signal keeps what the runs before have measured.
 bool tni_tuned_keep(const tni_tuned *t)
 {
     tni_tuned w = *t;
@@ -416,7 +434,7 @@ bool tni_tuned_keep(const tni_tuned *t)
 void tni_tuned_forget(void)
 {
     pthread_mutex_lock(&self.lock);
-    self.open = self.warned = false;
+    self.open = self.warned = self.waited = self.unwritten = false;
     self.winners = self.factors = 0;
     if (self.slots) memset(self.slot, 0, self.slots * sizeof *self.slot);
     self.imports++;

@@ -130,6 +130,8 @@ bool tni_tuned_find_bytes(const char *chip, const void *bytes, size_t n, tni_tun
 // Keeps a winner, in this process and on disk, instead of an older one with that key. False when
 // memory is out.
 bool tni_tuned_keep(const tni_tuned *t);
+// Whether winners are on disk, and in which folder; why not, if they are not.
+bool tni_tuned_kept(tni_text *where, tni_text *why);
 // Writes all winners to a file, or adds those of one, of any chip, newer ones replacing older ones;
 // *count says how many. False with the reason if that failed; a line that is no winner fails the
 // whole file, and nothing of it is kept.

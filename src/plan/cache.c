@@ -59,9 +59,9 @@ static void keep_plan(tni_plans *c, tni_heap *h, tni_plan *p)
 static tni_choices choose_winner(tni_graph *g, const tni_limits *limits, const char *key,
                                  size_t bytes)
 {
-    tni_tuned won = { .choices = { 0 } };
-    if (limits->chip && tni_tuned_find_bytes(limits->chip, key, bytes, &won))
-        tni_choose(g, &won.choices);
+    tni_tuned won;
+    if (!tni_find_winner(g, limits, key, bytes, &won)) return (tni_choices){ 0 };
+    tni_choose(g, &won.choices);
     return won.choices;
 }
 

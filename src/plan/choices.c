@@ -35,12 +35,14 @@ enum {
 };
 
 // What describes one node by itself. Views count as what they are views of, with their own shape.
+// By which op an input was made is no part of it, as of the key: a weight is random numbers first,
+// and then an update.
 static size_t put_node(const tni_graph *g, const tni_node *n, int64_t *word)
 {
     bool            item = n->state == TNI_PENDING;
     const tni_item *it   = item ? &g->item[n->mark - 1] : NULL;
     size_t          at   = 0;
-    word[at++]           = n->op;
+    word[at++]           = item ? n->op : 0;
     word[at++]           = item;
     word[at++]           = n->dtype;
     word[at++]           = n->rank;
@@ -76,6 +78,18 @@ void tni_choose(tni_graph *g, const tni_choices *c)
         for (int k = 0; k < c->n; k++)
             if (c->of[k].where == where) g->item[i].choices |= (uint16_t)(1 << c->of[k].kind);
     }
+}
+
+bool tni_find_winner(const tni_graph *g, const tni_limits *limits, const void *key, size_t bytes,
+                     tni_tuned *won)
+{
+    if (!limits->chip || !tni_tuned_find_bytes(limits->chip, key, bytes, won)) return false;
+    for (int k = 0; k < won->choices.n; k++) {
+        size_t i = 0;
+        while (i < g->count && tni_choice_where(g, i) != won->choices.of[k].where) i++;
+        if (i == g->count) return false;
+    }
+    return true;
 }
 
 // ---- alternatives ------------------------------------------------------------------------------

@@ -386,6 +386,11 @@ void     tni_choose(tni_graph *g, const tni_choices *c);
 uint32_t tni_choice_where(const tni_graph *g, size_t item);
 int      tni_alternatives(tni_graph *g, const tni_limits *limits, const tni_plan *p,
                           tni_alternative *dst, int room);
+// Finds what was measured for the key of a graph on this chip. False if there is nothing, or if a
+// choice of it is about no item, as one of another version of Tenon may be: the rest of it would
+// make a plan that was never measured.
+bool tni_find_winner(const tni_graph *g, const tni_limits *limits, const void *key, size_t bytes,
+                     tni_tuned *won);
 
 // A loop over batch sizes or sequence lengths builds a plan for each; 512 hold such a loop, and
 // looking through as many hashes costs less than running one kernel. A graph of more nodes than

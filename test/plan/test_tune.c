@@ -12,9 +12,11 @@
 #include "kernel_kit.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <tenon.h>
 #include <unistd.h>
@@ -811,6 +813,35 @@ static void winners_that_no_folder_keeps_are_told_of(void)
     tune_end();
 }
 
+// A disk that takes nothing, as a full one: what is known is not said to be kept, and is written
+// with the next winner.
+static void winners_that_a_disk_does_not_take_are_told_of(void)
+{
+    kit_case     *c = calloc(1, sizeof *c);
+    struct rlimit was, none;
+    tni_text      where, why = { "" };
+    tune_begin("full");
+    make_launch(c, 64);
+    tni_tuned w = winner_of(&c->l, 2, 10);
+    CHECK(tni_tuned_kept(&where, &why));
+    CHECK_INT(getrlimit(RLIMIT_FSIZE, &was), 0);
+    none             = (struct rlimit){ .rlim_cur = 0, .rlim_max = was.rlim_max };
+    void (*old)(int) = signal(SIGXFSZ, SIG_IGN);
+    CHECK_INT(setrlimit(RLIMIT_FSIZE, &none), 0);
+    CHECK(tni_tuned_keep(&w));
+    CHECK_INT(setrlimit(RLIMIT_FSIZE, &was), 0);
+    signal(SIGXFSZ, old);
+    CHECK(!tni_tuned_kept(&where, &why));
+    CHECK(strstr(why.s, "takes no more") != NULL);
+    w.key[0]++;
+    CHECK(tni_tuned_keep(&w));
+    CHECK(tni_tuned_kept(&where, &why));
+    tni_tuned_forget();
+    CHECK(tni_tuned_find(CHIP, &c->l, &w));
+    free(c);
+    tune_end();
+}
+
 static void bad_arguments_are_refused(void)
 {
     static const double bad[] = { -1, NAN, INFINITY };
@@ -853,5 +884,6 @@ const test_case tests_tune[] = { TEST(an_older_winner_stays_unless_the_rule_wins
                                  TEST(any_settings_of_the_cpu_run_and_agree),
                                  TEST(a_winner_of_the_cpu_has_its_text),
                                  TEST(winners_that_no_folder_keeps_are_told_of),
+                                 TEST(winners_that_a_disk_does_not_take_are_told_of),
                                  TEST(bad_arguments_are_refused),
                                  TEST_END };
