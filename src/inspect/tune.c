@@ -548,14 +548,6 @@ void tni_tune_open(tn_ctx *cx)
     if (s > 0 && !tni_tuned_off()) cx->engine->tune_seconds = s;
 }
 
-// Why a context that had time measured nothing.
-static const char *nothing_measured(const tni_engine *e)
-{
-    if (!e->kernels->neighbours) return "this device has nothing to choose";
-    if (e->watch || e->eager) return "kernels are watched, or run op by op";
-    return "no plan ran twice";
-}
-
 // Ends what tni_log_winner has printed: most lines say that the rule was right, which looks as if
 // nothing had come of it.
 static void log_end(const tni_engine *e, const tni_tuner *u)
@@ -563,8 +555,10 @@ static void log_end(const tni_engine *e, const tni_tuner *u)
     tni_text where, why = { "" };
     if (!tni_has_word(getenv("TN_LOG"), "tune") || !e->evaluations) return;
     if (!u || !u->told) {
-        if (e->tune_seconds > 0)
-            fprintf(stderr, "tenon: tuned: nothing on %s: %s\n", e->name, nothing_measured(e));
+        if (e->tune_seconds > 0 && e->kernels->neighbours)
+            fprintf(stderr, "tenon: tuned: nothing on %s: %s\n", e->name,
+                    e->watch || e->eager ? "kernels are watched, or run op by op"
+                                         : "no plan ran twice");
         return;
     }
     fprintf(stderr, "tenon: tuned: %d of %d results differ from the rule's; ", u->others, u->told);
