@@ -56,7 +56,8 @@ typedef struct {
     tni_plan    *rule, *best;
     tni_buffer **want;
     double      *slack;
-    bool         exact;    // no sums and no library calls: results have the same bits
+    bool         exact;    // so are all items:
+    bool        *exactly;  // by item: made without sums and library calls, it has the same bits
     bool         loose;    // slack is known
     bool         refuted;  // the plan that won before gives other results than the rule's
     bool         stopped;  // the program has asked to stop (tn_stop_when)
@@ -164,7 +165,7 @@ static bool check_result(search *s, size_t i, const tni_node *n, char *data)
 {
     return !s->want[i] ||
            tni_results_agree(s->cx, (tn_dtype)n->dtype, data, s->want[i]->data, tni_node_count(n),
-                             s->exact ? TNI_COMPARE_BITS : 0, s->slack[i]);
+                             s->exactly[i] ? TNI_COMPARE_BITS : 0, s->slack[i]);
 }
 
 // Notes how far from the rule's a result is that was computed op by op. Twice that is allowed,
@@ -503,6 +504,17 @@ static bool can_run_again(const tni_graph *g, const tni_plan *p)
     return true;
 }
 
+// Whether a value has the same bits in whatever plan: nothing that it is made from adds up. What it
+// is made from are earlier items.
+static bool is_exact(const search *s, const tni_node *n)
+{
+    const tni_op_facts *op    = &tni_op_table[n->op];
+    bool                exact = op->fuse != TNI_FUSE_FOLD && op->class != TNI_LIBRARY;
+    for (uint32_t i = 0; exact && i < n->nsrc; i++)
+        if (n->src[i]->state == TNI_PENDING) exact = s->exactly[n->src[i]->mark - 1];
+    return exact;
+}
+
 // Finds what a search needs to know of its graph. False when memory is out.
 static bool open_search(search *s, tni_graph *g, tni_plan *p)
 {
@@ -513,13 +525,14 @@ static bool open_search(search *s, tni_graph *g, tni_plan *p)
     s->rule     = p;
     s->want     = tni_zalloc(h, g->count * sizeof *s->want + 1);
     s->slack    = tni_zalloc(h, g->count * sizeof *s->slack + 1);
+    s->exactly  = tni_zalloc(h, g->count * sizeof *s->exactly + 1);
     for (size_t i = 0; i < g->count; i++) {
-        const tni_op_facts *op = &tni_op_table[g->item[i].n->op];
-        if (op->fuse == TNI_FUSE_FOLD || op->class == TNI_LIBRARY) s->exact = false;
+        if (s->exactly) s->exactly[i] = is_exact(s, g->item[i].n);
+        s->exact &= s->exactly && s->exactly[i];
         g->item[i].partition = p->partition ? p->partition[i] : 0;
     }
     for (size_t t = 0; t < p->steps; t++) s->bytes += tni_step_bytes(g, p, p->step[t]);
-    if (!s->want || !s->slack) return false;
+    if (!s->want || !s->slack || !s->exactly) return false;
     if (p->choices.n) s->rule = build_with(s, &(tni_choices){ .n = 0 });
     return s->rule != NULL;
 }
@@ -537,6 +550,7 @@ static void close_search(search *s)
     tni_free(h, s->input);
     tni_free(h, s->want);
     tni_free(h, s->slack);
+    tni_free(h, s->exactly);
 }
 
 // Lets the winner take the place of *p, and keeps its choices. Where there was nothing to choose,
