@@ -725,13 +725,16 @@ static bool loads(const tni_kernel *k)
 // hide the latency; with tails a group is larger and a thread has several vectors, since each group
 // leaves partial results that have to be joined. Groups that load nothing are larger, too: they
 // have nothing to wait for and end faster than others begin. An H200 fills 500 MB in 147 us by
-// groups of 256, in 107 us by groups of 512.
+// groups of 256, in 107 us by groups of 512. Where that leaves a thread too few registers, as the
+// tables of a rotary embedding do with a power, a sine and a cosine of four elements each, they are
+// of 256.
 static void choose_point(const tni_launch_facts *f, tni_simt *m)
 {
     tni_simt_class *c = &m->class;
     c->form           = TNI_SIMT_POINT;
     c->team           = 1;
-    c->rows           = (uint16_t)group_threads(f, f->k->tails || !loads(f->k) ? 2 * GROUP : GROUP);
+    bool large        = f->k->tails || (!loads(f->k) && !f->limits->few_registers);
+    c->rows           = (uint16_t)group_threads(f, large ? 2 * GROUP : GROUP);
     c->unroll         = 1;
     if (!f->k->tails && tni_simt_choose_tile(f->l, f->limits, m)) {
         c->columns = 0;
