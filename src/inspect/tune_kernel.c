@@ -416,6 +416,14 @@ static void meet_rule(trial *t, const tni_tuning *best, bool older, tni_tuned *w
     if (!stays) won->settings = rule, won->us = us[0], won->next_us = us[1];
 }
 
+// Whether there is no time for FEW launches, with which a search has not come far. Where the host
+// computes, one of a large kernel takes seconds.
+static bool is_too_slow(const trial *t)
+{
+    enum { FEW = 12 };
+    return !tni_compiles_beside(t->r->e) && tni_clock_now() + FEW * t->once > t->until;
+}
+
 // Searches from the settings that won before, or the rule's. Where this process has found them, and
 // nothing beats them, their times are kept. Returns whether it came to its end.
 static bool search(trial *t, tni_tuned_kernel *w)
@@ -427,7 +435,9 @@ static bool search(trial *t, tni_tuned_kernel *w)
     tni_tuning              best = found ? before.settings : rule;
     if (memcmp(&best, &rule, sizeof rule) && !is_right(t, &best)) best = rule, found = false;
     time_launches(t, &best, 1);
-    t->once      = time_launches(t, &best, 1);
+    t->once = time_launches(t, &best, 1);
+    won->us = INFINITY;
+    if (is_too_slow(t)) return false;
     t->repeats   = tni_repeats_for(t->r->e, t->once);
     won->us      = 1e6 * time_launches(t, &best, t->repeats);
     won->next_us = 0;
@@ -467,26 +477,17 @@ static void name_kernel(const trial *t, tni_tuned *won)
              tni_shape_text(k->np + k->nr, t->l.size).s);
 }
 
-// Whether there is no time for FEW launches, with which a search has not come far. Where the host
-// computes, a launch has ended when it returns, and one of a large kernel takes seconds.
-static bool is_too_slow(const trial *t, double launch)
-{
-    enum { FEW = 12 };
-    return !tni_compiles_beside(t->r->e) && tni_clock_now() + FEW * launch > t->until;
-}
-
 // Measures a kernel and notes the winner, the rule's settings if nothing beats them, for the end of
 // the run. False if nothing can be measured.
 static bool find_winner(trial *t)
 {
-    double           begun = tni_clock_now();
-    tni_tuner       *u     = t->r->e->inspect->tuner;
-    tni_tuned_kernel w     = { .k = t->k };
+    tni_tuner       *u = t->r->e->inspect->tuner;
+    tni_tuned_kernel w = { .k = t->k };
     memset(&w.won, 0, sizeof w.won);
     memcpy(w.won.key, t->key, sizeof w.won.key);
     snprintf(w.won.chip, sizeof w.won.chip, "%s", t->chip);
     name_kernel(t, &w.won);
-    if (!keep_rule(t) || is_too_slow(t, tni_clock_now() - begun)) return false;
+    if (!keep_rule(t)) return false;
     w.ended = search(t, &w);
     if (!isfinite(w.won.us) || !tni_grow(&t->r->cx->heap, (void **)&u->won, &u->winners_cap,
                                          u->winners + 1, sizeof *u->won))
