@@ -322,7 +322,8 @@ static void assume_aligned(tni_product *p)
 bool tni_cuda_matmul_tuned(const tni_call *call, tni_tuned *won, tni_text *with)
 {
     const planned_product *n = call->entry;
-    if (!n || !n->suits || n->form) return false;
+    if (n && n->form) return tni_form_tuned(form_of(call), call, won, with);
+    if (!n || !n->suits) return false;
     tni_product p = n->product.part[0];
     tni_cuda_enter(call->session);
     tni_product_env at = env_of(call->session);

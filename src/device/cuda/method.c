@@ -440,6 +440,12 @@ const char *tni_form_method(tni_form *f)
     return *f->by ? f->by : NULL;
 }
 
+bool tni_form_tuned(const tni_form *f, const tni_call *call, tni_tuned *won, tni_text *with)
+{
+    const tni_method *by = f->chosen ? method_of(f, f->method) : NULL;
+    return by && by->tuned && by->tuned(f->work[f->method], call, won, with);
+}
+
 void tni_forms_forget(void)
 {
     pthread_mutex_lock(&self.lock);

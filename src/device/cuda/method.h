@@ -45,6 +45,8 @@ typedef struct {
     const char *(*rest)(void *work);
     // Returns why its results differ from run to run, NULL if they do not. NULL: they never do.
     const char *(*varies)(tni_cuda *c, void *work, const tni_call *call);
+    // What measuring found for a library call in it (tni_op_impl.tuned). NULL: nothing.
+    bool (*tuned)(void *work, const tni_call *call, tni_tuned *won, tni_text *with);
 } tni_method;
 
 // All that a choice depends on besides the kind of GPU and the methods' versions, in words. The
@@ -103,6 +105,9 @@ const char *tni_form_varies(tni_form *f, const tni_call *call);
 bool tni_form_lasts(const tni_form *f);
 // Returns the name of the method that is chosen or, before that, of all that may be; NULL: none.
 const char *tni_form_method(tni_form *f);
+// What measuring found for the library call in the method that is chosen; false if there is none,
+// or it was not measured.
+bool tni_form_tuned(const tni_form *f, const tni_call *call, tni_tuned *won, tni_text *with);
 
 // Forgets all forms and what was chosen for them, for tests; nothing may be running.
 void tni_forms_forget(void);

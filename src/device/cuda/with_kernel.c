@@ -220,13 +220,23 @@ static const char *pair_varies(tni_cuda *c, void *work, const tni_call *call)
     return w->form ? tni_form_varies(w->form, &plain) : tni_cuda_matmul_varies(&plain);
 }
 
+// Of a convolution nothing is searched.
+static bool pair_tuned(void *work, const tni_call *call, tni_tuned *won, tni_text *with)
+{
+    const pair_work *w     = work;
+    tni_call         plain = tni_call_within(call, call->op);
+    plain.entry            = w->entry;
+    return w->entry && tni_cuda_matmul_tuned(&plain, won, with);
+}
+
 const tni_method tni_call_by_pair = { .name     = "two launches",
                                       .declines = pair_declines,
                                       .open     = pair_open,
                                       .scratch  = pair_scratch,
                                       .launch   = pair_launch,
                                       .lasts    = pair_lasts,
-                                      .varies   = pair_varies };
+                                      .varies   = pair_varies,
+                                      .tuned    = pair_tuned };
 
 // ---- products ----------------------------------------------------------------------------------
 
@@ -254,11 +264,19 @@ static tn_status library_launch(tni_cuda *c, void *work, const tni_call *call, i
     return tni_cuda_matmul_by_library(&here, call->kernel, call->launch, why);
 }
 
+static bool library_tuned(void *work, const tni_call *call, tni_tuned *won, tni_text *with)
+{
+    tni_call here = *call;
+    here.entry    = work;
+    return tni_cuda_matmul_tuned(&here, won, with);
+}
+
 static const tni_method by_library = { .name     = "cuBLASLt",
                                        .declines = tni_cuda_epilogue_declines,
                                        .open     = library_open,
                                        .launch   = library_launch,
-                                       .varies   = product_varies };
+                                       .varies   = product_varies,
+                                       .tuned    = library_tuned };
 
 // Sizes, strides and the kernel.
 static void describe(const tni_call *call, tni_form_words *w)
@@ -334,6 +352,12 @@ static const char *first_rest(void *work)
     return tni_form_method(((const first_work *)work)->rest);
 }
 
+static bool first_tuned(void *work, const tni_call *call, tni_tuned *won, tni_text *with)
+{
+    tni_call rest = rest_of(call);
+    return tni_form_tuned(((const first_work *)work)->rest, &rest, won, with);
+}
+
 static const tni_method by_kernel_first = { .name    = "kernel first",
                                             .rest    = first_rest,
                                             .version = first_version,
@@ -341,7 +365,8 @@ static const tni_method by_kernel_first = { .name    = "kernel first",
                                             .scratch = first_scratch,
                                             .launch  = first_launch,
                                             .lasts   = first_lasts,
-                                            .varies  = first_varies };
+                                            .varies  = first_varies,
+                                            .tuned   = first_tuned };
 
 static void describe_with_prologue(const tni_call *call, tni_form_words *w)
 {
