@@ -180,7 +180,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--count", default="")
     parser.add_argument("--write")
-    o = parser.parse_args()
+    o = parser.parse_intermixed_args()
     if len(o.names) < (3 if o.tune is None else 2):
         parser.error("which programs and cases?")
     if o.tune is not None and not re.fullmatch(r"[0-9.]+(,[0-9.]+)*", o.tune):

@@ -21,10 +21,7 @@ enum {
     BLAS_WORK   = 1 << 15,  // a product of fewer multiply-adds is ours: a BLAS call has fixed costs
     BLAS_COLS   = 17,       // fewer columns are ours, too: a BLAS pads them to a whole tile
     BLAS_DEPTH  = 24,       // likewise: packing and clearing c would take longer than the product
-    // Of so few rows our own product reads b in place, which is slow where its lines are a page
-    // apart: they meet in few sets of a cache.
-    FEW_ROWS  = 36,
-    FAR_BYTES = 4096
+    FAR_BYTES   = 4096      // lines that are a page apart meet in few sets of a cache
 };
 
 // An operand as a BLAS takes it: transposed or not, and the distance between its lines.
@@ -101,12 +98,14 @@ bool tni_gemm_f32_is_own(void)
 
 // Returns whether our own product is the faster one though there is a BLAS, unless that leads. Over
 // sizes of networks it was, with AVX-512 and beside OpenBLAS, 1.2 times as fast on one thread and
-// twice on 16 (geometric means), in f64 0.85 times; on a Neoverse-V1 1.3 times on one thread.
+// twice on 16 (geometric means), in f64 0.85 times; with AVX2 on a Zen 3 1.2 times on one and on
+// two; on a Neoverse-V1 1.3 times on one thread. Of few rows it reads b in place, which is slow on
+// some chips where the lines of b are a page apart.
 static bool is_own_faster(const tni_gemm *g)
 {
-    int rows = tni_gemm_isa_get()->f32_rows;
-    if (g->dtype != TN_F32 || !rows || g->m < rows) return false;
-    return g->m > FEW_ROWS || g->b_col != 1 || g->b_row * (int64_t)sizeof(float) < FAR_BYTES;
+    const tni_gemm_isa *isa = tni_gemm_isa_get();
+    if (g->dtype != TN_F32 || !isa->f32_rows || g->m < isa->f32_rows) return false;
+    return g->m > isa->far_rows || g->b_col != 1 || g->b_row * (int64_t)sizeof(float) < FAR_BYTES;
 }
 
 // Returns whether a BLAS could compute a product, and fills in the layouts.

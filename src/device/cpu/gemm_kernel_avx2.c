@@ -7,5 +7,6 @@
 #define NV           2
 #define FR           6
 #define BY_LANE      0
-#define F32_ROWS     0
+#define F32_ROWS     2
+#define FAR_ROWS     0
 #include "device/cpu/gemm_kernel.inc"

@@ -7,4 +7,5 @@
 #define FR           12
 #define BY_LANE      0
 #define F32_ROWS     2
+#define FAR_ROWS     36
 #include "device/cpu/gemm_kernel.inc"

@@ -9,11 +9,13 @@
 #define FR       6
 #define BY_LANE  1
 #define F32_ROWS 8
+#define FAR_ROWS 36
 #else
 #define MR       6
 #define NV       2
 #define FR       6
 #define BY_LANE  0
 #define F32_ROWS 0
+#define FAR_ROWS 0
 #endif
 #include "device/cpu/gemm_kernel.inc"

@@ -67,7 +67,7 @@ tni_dialect tni_cpu_dialect(void)
 
 // Returns the bytes of cache that a core has for itself. LEAST: where the system does not say it,
 // and for chips that have little of it and more in common. EPYC: a core's part of the last cache of
-// AMD's chips, which few cores share since Zen 2; in virtual machines systems say wrong sizes of it.
+// AMD's chips, which few cores share since Zen 2; in virtual machines its size is wrong.
 static int64_t core_cache(void)
 {
     enum { LEAST = 1 << 20, EPYC = 4 << 20 };
