@@ -135,8 +135,10 @@ function ticks(axis, s, most) {
   if (axis.log) {
     const decades = Math.ceil(Math.log10(s.to / s.from)), every = Math.max(1, Math.ceil(decades / most));
     for (let e = Math.ceil(Math.log10(s.from) - 1e-9); e <= Math.log10(s.to) + 1e-9; e += every) list.push(10 ** e);
-    if (list.length < 2) return [s.from, s.to];
-    return list;
+    if (list.length > 1 && decades > 1) return list;
+    // Within two decades 2 and 5 are marks, too.
+    const first = Math.floor(Math.log10(s.from)), more = [first, first + 1, first + 2].flatMap(e => [1, 2, 5].map(m => Number((m * 10 ** e).toPrecision(3)))).filter(v => v >= s.from * .999999 && v <= s.to * 1.000001);
+    return more.length > 1 ? more : [s.from, s.to];
   }
   const raw = (s.to - s.from) / Math.max(1, most), power = 10 ** Math.floor(Math.log10(raw));
   const step = axis.binary ? 2 ** Math.ceil(Math.log2(raw)) : power * ([1, 2, 5].find(m => m * power >= raw) || 10);
@@ -245,7 +247,7 @@ function scatter(into, o) {
     const taken = o.series.flatMap(s => s.points.filter(p => ok(o.x, p[0]) && ok(o.y, p[1])).map(p => [f.x(p[0]) - 5, f.y(p[1]) - 5, f.x(p[0]) + 5, f.y(p[1]) + 5]));
     const put = (text, x, y, places) => {
       const box = ([dx, dy, anchor]) => { const wide = 6.8 * text.length, from = x + dx - (anchor === 'end' ? wide : anchor === 'middle' ? wide / 2 : 0); return [from, y + dy - 11, from + wide, y + dy + 3]; };
-      const free = b => b[0] >= 0 && b[2] <= width && taken.every(t => t[0] >= b[2] || t[2] <= b[0] || t[1] >= b[3] || t[3] <= b[1]), [dx, dy, anchor] = places.find(p => free(box(p))) || places[0];
+      const free = b => b[0] >= 0 && b[2] <= width && b[1] >= 0 && taken.every(t => t[0] >= b[2] || t[2] <= b[0] || t[1] >= b[3] || t[3] <= b[1]), [dx, dy, anchor] = places.find(p => free(box(p))) || places[0];
       taken.push(box([dx, dy, anchor]));
       f.root.append(svg('text', { class: 'over', x: x + dx, y: y + dy, 'text-anchor': anchor }, text));
     };

@@ -79,7 +79,7 @@ const roof = section('Roofline', `Each kernel between the ceilings that were mea
 if (drawn.length && copy && peak) {
   const knee = peak / (copy / 1e9), low = min_of(drawn.map(p => p.x), knee / 4) / 1.5, high = max_of(drawn.map(p => p.x), knee * 4) * 1.5;
   const put = p => [p.x, p.y, about(p.r, p.i), p.i < 9 ? String(p.i + 1) : ''];
-  scatter(roof, { height: 340, x: { label: 'flops for each byte that is moved', log: true, from: low, to: high, text: count }, y: { label: 'GFLOP/s', log: true, text: count, from: min_of(drawn.map(p => p.y), low * copy / 1e9) / 1.5 },
+  scatter(roof, { height: 340, x: { label: 'flops for each byte that is moved', log: true, from: low, to: high, text: count }, y: { label: 'GFLOP/s', log: true, text: count, from: min_of(drawn.map(p => p.y), low * copy / 1e9) / 1.5, to: max_of(drawn.map(p => p.y), peak) * 2 },
     series: [{ name: 'kernels with a product', points: drawn.filter(p => p.r.products).map(put) }, { name: 'other kernels', points: drawn.filter(p => !p.r.products).map(put) }].filter(s => s.points.length),
     lines: [{ name: `memory: ${(copy / 1e9).toFixed(1)} GB/s`, end: 'start', points: [[low, low * copy / 1e9], [knee, peak]] }, ...rates.map((r, i) => ({ name: `${r.dtype}: ${(r.rate / 1e9).toFixed(1)} GFLOP/s`, dash: i ? '6 4' : null, points: [[r.rate / copy, r.rate / 1e9], [high, r.rate / 1e9]] }))] });
 } else roof.append(html('p', {}, 'There is nothing to compare with.'));

@@ -19,7 +19,7 @@ const is_noisy = c => c.points.length > 60 && !is_smooth(c.name);
 // The axis of a value: logarithmic if its values differ by more than a factor of 10, else from 0 if all are above it.
 function axis_of(name, values) {
   const known = values.filter(v => v !== null), low = min_of(known, Infinity), high = max_of(known, -Infinity);
-  if (is_share(name, high)) return { label: label(name), text: v => Number((100 * v).toPrecision(6)) + ' %', to: 1 };
+  if (is_share(name, high)) return { label: label(name), text: v => Number((100 * v).toPrecision(6)) + ' %', from: low < high / 2 ? 0 : undefined, to: 1 };
   if (low > 0 && high / low > 10 && !is_smooth(name)) return { label: label(name), log: true };
   return { label: label(name), text: name === 'samples_per_s' ? count : undefined, from: low > 0 ? 0 : undefined };
 }
