@@ -91,6 +91,10 @@ int tni_c_vectors(const tni_c_emitter *w);
 void tni_c_begin_vectors(tni_c_emitter *w, int vectors, const char *from, const char *to,
                          const tni_set *tiles);
 void tni_c_end_vectors(tni_c_emitter *w, const tni_set *tiles);
+// Opens the loops that fetch ahead of the lanes *from .. *to-1 of a loop of one vector, which
+// become those of a piece. False if nothing is fetched.
+bool tni_c_begin_fetches(tni_c_emitter *w, const char **from, const char **to);
+void tni_c_end_fetches(tni_c_emitter *w);
 // Makes the loads of the next row that are fetched while loop q over R runs those of the block.
 void tni_c_begin_ahead(tni_c_emitter *w, int q);
 // Writes where lane j writes element `index` of NAME i to.

@@ -723,8 +723,10 @@ static void put_vector_loops(tni_c_emitter *w, const tni_set *tiles, const char 
         tni_c_end_vectors(w, tiles);
         from = "b";
     }
+    bool fetches = vectors == 1 && tni_c_begin_fetches(w, &from, &to);
     tni_out_line(w->o, "M_LANES for (m_long j = %s; j < %s; j++) {", from, to);
     put_lanes(w, tiles);
+    if (fetches) tni_c_end_fetches(w);
     if (vectors > 1) tni_out_line(w->o, "}");
     tni_c_end_piece(w);
 }

@@ -483,6 +483,22 @@ static void stores_past_the_caches_read_as_expected(void)
     drop(text);
 }
 
+// By blocks of vectors where cores do not reorder, else by pieces of a loop of one vector.
+static void the_next_row_is_fetched_on_cores_of_either_kind(void)
+{
+    tni_dialect d = tni_dialect_c;
+    for (int reorders = 0; reorders < 2; reorders++) {
+        d.reorders = reorders;
+        char *text = text_of(softmax_f32, &d, false);
+        if (CHECK(text != NULL)) CHECK(strstr(text, "M_FETCH(n0 + b + j)") != NULL);
+        drop(text);
+        text = text_of(layer_norm, &d, false);
+        if (CHECK(text != NULL)) CHECK(strstr(text, "M_FETCH(n0 + b + j)") != NULL);
+        if (text && reorders) CHECK(strstr(text, "for (m_long b = 0, e; b < n; b = e) {") != NULL);
+        drop(text);
+    }
+}
+
 static void sine_and_cosine_are_computed_for_a_strip_at_once(void)
 {
     static const char want[] = "m_strip_sin_cos_f(y11, y12, x5, n);\n";
@@ -673,6 +689,7 @@ const test_case tests_emit[] = {
     TEST(kernels_by_hand_are_right_at_every_size),
     TEST(the_lane_loop_of_a_chain_reads_as_expected),
     TEST(stores_past_the_caches_read_as_expected),
+    TEST(the_next_row_is_fetched_on_cores_of_either_kind),
     TEST(sine_and_cosine_are_computed_for_a_strip_at_once),
     TEST(a_program_has_only_what_it_uses),
     TEST(softmax_keeps_its_exponentials),
