@@ -73,6 +73,8 @@ class Figure:
     # How many times as fast a side is; None if the figure is neither a time nor a rate.
     def faster(self, i):
         rate = self.unit.endswith("/s")
+        if not self.ratio(i):
+            return None
         return (self.ratio(i) if rate else 1 / self.ratio(i)) if rate or self.unit in ("us", "ms", "s") else None
 
     def mark(self, i, limit):
@@ -124,10 +126,10 @@ def sides_of(o, folder):
     if o.tune is None:
         return [Side("old", o.names[0]), Side("new", o.names[1])], o.names[2:]
     program, cases, sides = o.names[0], o.names[1:], []
-    for budget in o.tune.split(","):
-        kept = os.path.join(folder, budget)
-        sides.append(Side(f"{float(budget):g} s", program, TN_CACHE_DIR=kept, TN_BENCH_CACHE=kept))
-        measure(program, cases, None, **sides[-1].variables, TN_TUNE=budget)
+    for budget in sorted({float(s) for s in o.tune.split(",")}):
+        kept = os.path.join(folder, f"{budget:g}")
+        sides.append(Side(f"{budget:g} s", program, TN_CACHE_DIR=kept, TN_BENCH_CACHE=kept))
+        measure(program, cases, None, **sides[-1].variables, TN_TUNE=f"{budget:g}")
     return [Side("rules", program, **{**sides[0].variables, "TN_TUNE": "0"})] + sides, cases
 
 
@@ -183,8 +185,10 @@ def main():
     o = parser.parse_intermixed_args()
     if len(o.names) < (3 if o.tune is None else 2):
         parser.error("which programs and cases?")
-    if o.tune is not None and not re.fullmatch(r"[0-9.]+(,[0-9.]+)*", o.tune):
+    if o.tune is not None and not re.fullmatch(r"\d+(\.\d+)?(,\d+(\.\d+)?)*", o.tune):
         parser.error("--tune takes seconds, as 20 or 20,200")
+    if o.write and o.tune is None:
+        parser.error("--write is for --tune")
     os.environ.pop("TN_TUNE", None)
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:

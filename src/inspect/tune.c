@@ -432,8 +432,8 @@ static void list_items(const tni_run *r, tni_tuner *u)
         set_state(u, &u->item[i], TNI_ITEM_CHOSEN);
 }
 
-// The part of the seconds that are left that goes to a run: half, and on a GPU an eighth, a quarter
-// and three eighths to the second, third and fourth of its plan, since most plans run a few times.
+// The seconds that a run gets of those that are left: half, and on a GPU an eighth, a quarter and
+// three eighths to the second, third and fourth of its plan, since most plans run a few times.
 // On the cpu a search waits for its compilers, and comes to nothing in a short time. A_MINUTE at
 // most, since winners are kept when the run ends: a program that is ended before loses them.
 static double share_of_run(const tni_run *r)
@@ -558,7 +558,7 @@ static void log_end(const tni_engine *e, const tni_tuner *u)
         if (e->tune_seconds > 0 && e->kernels->neighbours)
             fprintf(stderr, "tenon: tuned: nothing on %s: %s\n", e->name,
                     e->watch || e->eager ? "kernels are watched, or run op by op"
-                                         : "no plan ran twice");
+                                         : "no plan that had run before ran again");
         return;
     }
     fprintf(stderr, "tenon: tuned: %d of %d results differ from the rule's; ", u->others, u->told);

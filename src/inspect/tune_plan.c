@@ -504,8 +504,9 @@ static bool can_run_again(const tni_graph *g, const tni_plan *p)
     return true;
 }
 
-// Whether a value has the same bits in whatever plan: nothing that it is made from adds up. What it
-// is made from are earlier items.
+// Whether a value has the same bits in whatever plan: no kernel that the planner writes sums on the
+// way to it, and no library computes. Scans and scatters add up in an order that no plan changes.
+// What it is made from are earlier items.
 static bool is_exact(const search *s, const tni_node *n)
 {
     const tni_op_facts *op    = &tni_op_table[n->op];
@@ -594,13 +595,14 @@ static void give_up(search *s, tni_plan **p)
 }
 
 // A_COMPILER: seconds that an alternative may take, before one is measured; most of it goes to the
-// compiler of its kernels. A quarter of the time that is left: the kernels of the plan that wins
-// are measured, too, and a search that was cut short goes on behind them. What fails leaves the
+// compiler of its kernels. A quarter of the time that is left, and a minute at most, as for a run:
+// the kernels of the plan that wins are measured, too, and a search that was cut short goes on
+// behind them. What fails leaves the
 // plan as it is, and is not reported; but a program that asks to stop while others are measured is
 // not asked again. Counts of plans and launches are those of the program.
 bool tni_plan_tunes(tni_graph *g, tni_plan **p)
 {
-    const double A_COMPILER = 0.25;
+    const double A_COMPILER = 0.25, A_MINUTE = 60;
 
     tn_ctx    *cx     = g->cx;
     tni_errors before = tni_errors_now(cx);
@@ -614,7 +616,7 @@ bool tni_plan_tunes(tni_graph *g, tni_plan **p)
     if (!can_run_again(g, *p)) return true;
     bool ok = open_search(&s, g, *p);
     s.begun = begun;
-    s.until = begun + cx->engine->tune_seconds / 4;
+    s.until = begun + fmin(A_MINUTE, cx->engine->tune_seconds / 4);
     s.each  = A_COMPILER;
     ok      = ok && begin_search(&s, &won);
     if (ok) {

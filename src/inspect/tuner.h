@@ -88,11 +88,13 @@ void tni_note_measured(tn_ctx *cx, const uint64_t key[2]);
 // Counts a winner, instead of the one that this process found before, if there is one, and, with
 // TN_LOG=tune, which `tenon tune` sets, prints it, `with` the settings or choices.
 void tni_log_winner(tni_tuner *u, const tni_tuned *w, const tni_tuned *before, const char *with);
-// Notes what the present best takes now. The next best takes as many times that as before, since
-// clocks and other programs change what both take.
+// Notes what the present best takes now, if it was measured: a sample fails when memory is out. The
+// next best takes as many times that as before, since clocks and other programs change what both
+// take.
 static inline void tni_time_again(tni_tuned *w, double us)
 {
-    if (w->us > 0 && isfinite(us)) w->next_us *= us / w->us;
+    if (!isfinite(us)) return;
+    if (w->us > 0) w->next_us *= us / w->us;
     w->us = us;
 }
 

@@ -290,10 +290,11 @@ static void mark_written(void)
 }
 
 // Writes all to disk. Others may have written meanwhile, and must not between reading and writing,
-// or their lines were lost. PATIENCE: seconds to wait for them, once.
+// or their lines were lost. PATIENCE: seconds to wait for them, once until
+// the lock is to be had again.
 static void write_disk(void)
 {
-    const double PATIENCE = 5;
+    const double PATIENCE = 1;
     size_t       bytes    = 0;
     int          lock     = tni_disk_lock(&self.disk, disk_key.kind, self.waited ? 0 : PATIENCE);
     self.waited           = lock < 0;

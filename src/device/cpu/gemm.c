@@ -99,13 +99,15 @@ bool tni_gemm_f32_is_own(void)
 // Returns whether our own product is the faster one though there is a BLAS, unless that leads. Over
 // sizes of networks it was, with AVX-512 and beside OpenBLAS, 1.2 times as fast on one thread and
 // twice on 16 (geometric means), in f64 0.85 times; with AVX2 on a Zen 3 1.2 times on one and on
-// two; on a Neoverse-V1 1.3 times on one thread. Of few rows it reads b in place, which is slow on
-// some chips where the lines of b are a page apart.
+// two; on a Neoverse-V1 1.3 times on one thread. Of few rows it reads b in place, a part of each
+// line for each tile, which is slow where the lines are a page apart: with AVX2 only where they are
+// more pages than a core knows the places of (4 x 4096 x 4096 on a Zen 3: 11 ms, OpenBLAS 5.4).
 static bool is_own_faster(const tni_gemm *g)
 {
     const tni_gemm_isa *isa = tni_gemm_isa_get();
     if (g->dtype != TN_F32 || !isa->f32_rows || g->m < isa->f32_rows) return false;
-    return g->m > isa->far_rows || g->b_col != 1 || g->b_row * (int64_t)sizeof(float) < FAR_BYTES;
+    return g->m > isa->far_rows || g->k < isa->far_lines || g->b_col != 1 ||
+           g->b_row * (int64_t)sizeof(float) < FAR_BYTES;
 }
 
 // Returns whether a BLAS could compute a product, and fills in the layouts.

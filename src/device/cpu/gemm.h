@@ -1,6 +1,6 @@
 // Matrix products on the CPU: by the BLAS found at run time if there is one, else by our own
-// blocked product. Both cut the work into panels whose shapes depend on the sizes alone, so that
-// the bits of the result are the same for every number of threads.
+// blocked product. The bits of a result are the same for every number of threads: the panels of a
+// BLAS depend on the sizes alone, and our own adds up in one order in whatever panel.
 #ifndef TNI_DEVICE_CPU_GEMM_H
 #define TNI_DEVICE_CPU_GEMM_H
 

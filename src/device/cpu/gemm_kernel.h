@@ -94,8 +94,10 @@ typedef struct {
 // The kernels of one instruction set.
 typedef struct {
     tni_gemm_kernel f32, f64, u32, u64;
-    int             f32_rows;  // products of f32 of that many rows and more are mostly faster than OpenBLAS and BLIS; 0: of none
-    int far_rows;  // but not those of at most that many rows with lines of b a page apart
+    // Products of f32 of f32_rows rows and more are mostly faster than OpenBLAS's and BLIS's; 0: of
+    // no number of rows. Those of far_rows rows at most are slower if b has far_lines lines or more
+    // that are a page apart.
+    int                 f32_rows, far_rows, far_lines;
     tni_winograd_kernel winograd;
     // y[i] = the sum over t of w[t] * x[at[t] + i], i below n; x is read up to the next multiple of
     // a vector.

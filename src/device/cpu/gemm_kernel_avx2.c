@@ -8,5 +8,6 @@
 #define FR           6
 #define BY_LANE      0
 #define F32_ROWS     2
-#define FAR_ROWS     0
+#define FAR_ROWS     18
+#define FAR_LINES    2049
 #include "device/cpu/gemm_kernel.inc"

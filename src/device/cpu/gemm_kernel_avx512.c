@@ -8,4 +8,5 @@
 #define BY_LANE      0
 #define F32_ROWS     2
 #define FAR_ROWS     36
+#define FAR_LINES    0
 #include "device/cpu/gemm_kernel.inc"

@@ -4,18 +4,20 @@
 #define ISA          base
 #define VECTOR_BYTES 16
 #if defined(__aarch64__)
-#define MR       8
-#define NV       3
-#define FR       6
-#define BY_LANE  1
-#define F32_ROWS 8
-#define FAR_ROWS 36
+#define MR        8
+#define NV        3
+#define FR        6
+#define BY_LANE   1
+#define F32_ROWS  8
+#define FAR_ROWS  36
+#define FAR_LINES 0
 #else
-#define MR       6
-#define NV       2
-#define FR       6
-#define BY_LANE  0
-#define F32_ROWS 0
-#define FAR_ROWS 0
+#define MR        6
+#define NV        2
+#define FR        6
+#define BY_LANE   0
+#define F32_ROWS  0
+#define FAR_ROWS  0
+#define FAR_LINES 0
 #endif
 #include "device/cpu/gemm_kernel.inc"

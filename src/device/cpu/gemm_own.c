@@ -154,20 +154,36 @@ static void cut_panels(product_plan *p)
     }
 }
 
-// Makes panels of one size, and as many for each thread if they are few: 784 rows are 4 panels of
-// 198, not 3 of 240 and one of 64, and 1,200 rows for two threads 6, not 5. FEW: panels for each
-// thread; of more, one more or less takes little time. Cut again they have LEAST_TILES at least.
+// Cuts the rows into that many panels of one size, or into fewer where they are not whole tiles.
+static void cut_rows(product_plan *p, int64_t down)
+{
+    p->rows = tni_round_up(tni_ceil_div(p->g.one.m, down), p->kernel->mr);
+    p->down = tni_ceil_div(p->g.one.m, p->rows);
+}
+
+// The rows that the thread with the most panels computes, if all take as long.
+static int64_t longest_share(const product_plan *p)
+{
+    return tni_ceil_div(p->down * p->across * p->g.batch, p->threads) * p->rows;
+}
+
+// Makes panels of one size: with AVX2 784 rows are 4 of 198, not 3 of 240 and one of 64. More are
+// cut, as many for each thread, if that makes the longest share shorter by more than it costs to
+// pack b again: 1,200 rows are 6 panels for two threads, not 5. AGAIN: at most half as many more;
+// WORTH: a tenth of the share, at least.
 static void even_panels(product_plan *p)
 {
-    enum { FEW = 8 };
-    int64_t m = p->g.one.m, mr = p->kernel->mr, beside = p->across * p->g.batch, down = p->down;
-    if (down * beside < FEW * (int64_t)p->threads)
-        while (down * beside % p->threads) down++;
-    if (down > p->down && m / down < LEAST_TILES * mr) down = p->down;
-    p->rows   = tni_round_up(tni_ceil_div(m, down), mr);
-    p->cols   = tni_round_up(tni_ceil_div(p->g.one.n, p->across), p->kernel->nr);
-    p->down   = tni_ceil_div(m, p->rows);
-    p->across = tni_ceil_div(p->g.one.n, p->cols);
+    enum { AGAIN = 2, WORTH = 10 };
+    int64_t beside = p->across * p->g.batch, down = p->down;
+    cut_rows(p, down);
+    p->cols           = tni_round_up(tni_ceil_div(p->g.one.n, p->across), p->kernel->nr);
+    p->across         = tni_ceil_div(p->g.one.n, p->cols);
+    product_plan more = *p;
+    while (down * beside % p->threads) down++;
+    if (down - p->down > p->down / AGAIN) return;
+    cut_rows(&more, down);
+    int64_t share = longest_share(p);
+    if (share - longest_share(&more) > share / WORTH) *p = more;
 }
 
 // Chooses the panels, and how many of them make a task. A product of one row has panels of one row,

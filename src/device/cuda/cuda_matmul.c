@@ -322,8 +322,9 @@ static void assume_aligned(tni_product *p)
 bool tni_cuda_matmul_tuned(const tni_call *call, tni_tuned *won, tni_text *with)
 {
     const planned_product *n = call->entry;
-    if (n && n->form) return tni_form_tuned(form_of(call), call, won, with);
-    if (!n || !n->suits) return false;
+    const tni_form        *f = n && n->form ? form_of(call) : NULL;
+    if (f) return tni_form_tuned(f, call, won, with);
+    if (!n || n->form || !n->suits) return false;
     tni_product p = n->product.part[0];
     tni_cuda_enter(call->session);
     tni_product_env at = env_of(call->session);
