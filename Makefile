@@ -123,6 +123,11 @@ bench: configure
 bench-lm bench-conv: bench-%:
 	@bench/models.sh $*
 
+# What tuning gains on a GPU: PARTS="ops networks lm budgets".
+bench-tuned:
+	@$(call need,cmake,cmake)
+	@bench/tuned.sh $(PARTS)
+
 bench-gpu:
 	@$(call need,cmake,cmake)
 	@bench/h200.sh $(COMMIT)
@@ -178,6 +183,7 @@ help:
 	@echo 'make bench [ARGS=...]    measure; ARGS=--list names the cases, --quick only tries them'
 	@echo 'make bench-lm            language models on a GPU beside PyTorch into bench/results/lm.md; 9 minutes'
 	@echo 'make bench-conv          convolution networks on a GPU beside PyTorch into bench/results/conv.md; 5 minutes'
+	@echo 'make bench-tuned         what tuning gains on a GPU beside the rules, into bench/results/tuned.md; 3 to 9 minutes for each of PARTS="ops networks lm budgets"'
 	@echo 'make bench-gpu           measure on a GPU beside PyTorch into bench/results/h200.md; 9 minutes'
 	@echo 'make install PREFIX=/usr/local [DESTDIR=...]'
 	@echo 'make docs                write docs/ops.md from the op table'
@@ -189,4 +195,4 @@ help:
 	@echo 'test and demo say what is missing and install that alone, with apt-get, as root or by a sudo that asks'
 	@echo 'for no password. Otherwise, or with TN_NO_INSTALL=1, they go on without what is optional.'
 
-.PHONY: all configure check test test-long test-oclgrind test-gpu sanitize-gpu test-peer test-transformers test-onnx test-tensorboard python test-python fuzz fuzz-all demo bench bench-gpu bench-lm bench-conv setup-test setup-demo install docs golden sites format format-check clean help
+.PHONY: all configure check test test-long test-oclgrind test-gpu sanitize-gpu test-peer test-transformers test-onnx test-tensorboard python test-python fuzz fuzz-all demo bench bench-gpu bench-lm bench-conv bench-tuned setup-test setup-demo install docs golden sites format format-check clean help
