@@ -27,7 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const double TNI_A_COMPILER = 0.25;
+const double TNI_A_COMPILER = 0.25, TNI_A_MINUTE = 60;
 
 // ---- what was measured -------------------------------------------------------------------------
 
@@ -434,13 +434,12 @@ static void list_items(const tni_run *r, tni_tuner *u)
 
 // The seconds that a run gets of those that are left: half, and on a GPU an eighth, a quarter and
 // three eighths to the second, third and fourth of its plan, since most plans run a few times.
-// On the cpu a search waits for its compilers, and comes to nothing in a short time. A_MINUTE at
-// most, since winners are kept when the run ends: a program that is ended before loses them.
+// On the cpu a search waits for its compilers, and comes to nothing in a short time. A minute at
+// most, since a program that is ended before the run ends loses its winners.
 static double share_of_run(const tni_run *r)
 {
-    const double A_MINUTE = 60;
-    double       part     = tni_compiles_beside(r->e) ? fmin(0.5, (double)r->plan->runs / 8) : 0.5;
-    return fmin(A_MINUTE, part * r->e->tune_seconds);
+    double part = tni_compiles_beside(r->e) ? fmin(0.5, (double)r->plan->runs / 8) : 0.5;
+    return fmin(TNI_A_MINUTE, part * r->e->tune_seconds);
 }
 
 // Winners of a run that failed are forgotten: they would be used without having been announced to

@@ -56,8 +56,8 @@ typedef struct {
     tni_plan    *rule, *best;
     tni_buffer **want;
     double      *slack;
-    bool         exact;    // so are all items:
     bool        *exactly;  // by item: made without sums and library calls, it has the same bits
+    bool         exact;    // all items are
     bool         loose;    // slack is known
     bool         refuted;  // the plan that won before gives other results than the rule's
     bool         stopped;  // the program has asked to stop (tn_stop_when)
@@ -594,16 +594,14 @@ static void give_up(search *s, tni_plan **p)
     } else if (s->rule != *p) tni_plan_free(h, s->rule);
 }
 
-// A_COMPILER: seconds that an alternative may take, before one is measured; most of it goes to the
-// compiler of its kernels. A quarter of the time that is left, and a minute at most, as for a run:
-// the kernels of the plan that wins are measured, too, and a search that was cut short goes on
-// behind them. What fails leaves the
-// plan as it is, and is not reported; but a program that asks to stop while others are measured is
-// not asked again. Counts of plans and launches are those of the program.
+// An alternative is taken to need the seconds of a compiler, before one is measured: most of its
+// time goes to that of its kernels. A quarter of the time that is left, and a minute at most, as
+// for a run: the kernels of the plan that wins are measured, too, and a search that was cut short
+// goes on behind them. What fails leaves the plan as it is, and is not reported; but a program that
+// asks to stop while others are measured is not asked again. Counts of plans and launches are those
+// of the program.
 bool tni_plan_tunes(tni_graph *g, tni_plan **p)
 {
-    const double A_COMPILER = 0.25, A_MINUTE = 60;
-
     tn_ctx    *cx     = g->cx;
     tni_errors before = tni_errors_now(cx);
     int64_t    plans = cx->stats.plans, launches = cx->stats.launches;
@@ -616,8 +614,8 @@ bool tni_plan_tunes(tni_graph *g, tni_plan **p)
     if (!can_run_again(g, *p)) return true;
     bool ok = open_search(&s, g, *p);
     s.begun = begun;
-    s.until = begun + fmin(A_MINUTE, cx->engine->tune_seconds / 4);
-    s.each  = A_COMPILER;
+    s.until = begun + fmin(TNI_A_MINUTE, cx->engine->tune_seconds / 4);
+    s.each  = TNI_A_COMPILER;
     ok      = ok && begin_search(&s, &won);
     if (ok) {
         bool any = has_time(&s);

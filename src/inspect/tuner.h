@@ -76,8 +76,9 @@ struct tni_tuner {
 
 // TOGETHER: candidates of a kernel that are measured before the best of them goes into contests,
 // those that promise most. A_COMPILER: the seconds that a compiler takes for a kernel, about.
+// A_MINUTE: the most that a run gets, or the search of a plan: what is found is kept when it ends.
 enum { TNI_TOGETHER = 12 };
-extern const double TNI_A_COMPILER;
+extern const double TNI_A_COMPILER, TNI_A_MINUTE;
 
 // Returns the tuner of a context, made if there is none; NULL when memory is out.
 tni_tuner *tni_tuner_of(tn_ctx *cx);

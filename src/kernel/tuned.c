@@ -290,8 +290,8 @@ static void mark_written(void)
 }
 
 // Writes all to disk. Others may have written meanwhile, and must not between reading and writing,
-// or their lines were lost. PATIENCE: seconds to wait for them, once until
-// the lock is to be had again.
+// or their lines were lost. PATIENCE: seconds to wait for them. Who has waited in vain tries once
+// from then on, until the lock is free.
 static void write_disk(void)
 {
     const double PATIENCE = 1;

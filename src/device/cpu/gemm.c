@@ -101,7 +101,7 @@ bool tni_gemm_f32_is_own(void)
 // twice on 16 (geometric means), in f64 0.85 times; with AVX2 on a Zen 3 1.2 times on one and on
 // two; on a Neoverse-V1 1.3 times on one thread. Of few rows it reads b in place, a part of each
 // line for each tile, which is slow where the lines are a page apart: with AVX2 only where they are
-// more pages than a core knows the places of (4 x 4096 x 4096 on a Zen 3: 11 ms, OpenBLAS 5.4).
+// more pages than the TLB holds, 2,048 on a Zen 3 (4 x 4096 x 4096: 11 ms, OpenBLAS 5.4).
 static bool is_own_faster(const tni_gemm *g)
 {
     const tni_gemm_isa *isa = tni_gemm_isa_get();

@@ -167,8 +167,8 @@ tni_c_stores tni_cpu_stores_with(int64_t cache, const tni_launch *l, int threads
     return writes(l, cache * threads * (set ? WORTH_A_TRY : ENOUGH)) ? how : TNI_STORES_DIRECT;
 }
 
-// SHARED: threads to which all of the cache belongs that AMD's cores share, and twice that is what
-// pays: fewer threads have no less.
+// SHARED: one thread has all of the 32 MiB that AMD's cores share, so that up to four threads count
+// as four: it pays from twice that cache on.
 tni_c_stores tni_cpu_stores(const tni_launch *l, int threads, const tni_tuning *t)
 {
     enum { SHARED = 4 };
