@@ -60,14 +60,15 @@ static void the_probe_names_device_and_doubles(void)
 }
 
 // A sum in a process of its own, whose disk cache is a folder; whether as many programs as expected
-// were compiled and loaded.
-static int sum_in_child(const char *folder, bool cold)
+// were compiled and loaded, if binaries are kept or not.
+static int sum_in_child(const char *folder, bool keeps, bool cold)
 {
     pid_t pid = fork();
     if (pid == 0) {
         setenv("TN_CACHE_DIR", folder, 1);
         tni_cl *cl = tni_cl_get();
         if (!cl) _exit(2);
+        cl->keeps    = keeps;
         tn_ctx  *cx  = open_quiet("opencl", 1);
         double   sum = tn_item(tn_sum_all(tn_exp(tn_zeros(cx, TN_F32, TN_SHAPE(5, 7)))));
         tn_stats n   = tn_ctx_stats(cx);
@@ -86,12 +87,16 @@ static void programs_come_from_the_disk_cache(void)
 {
     char folder[] = "/tmp/tenon-opencl-XXXXXX", command[128];
     if (!CHECK(mkdtemp(folder) != NULL)) return;
-    int first = sum_in_child(folder, true), second = sum_in_child(folder, false);
+    int none = sum_in_child(folder, false, true);  // stores nothing, so that the next finds nothing
+    int first = sum_in_child(folder, true, true), second = sum_in_child(folder, true, false);
+    int unused = sum_in_child(folder, false, true);
     snprintf(command, sizeof command, "rm -r %s", folder);
     CHECK_INT(system(command), 0);
     if (first == 2) SKIP("no opencl device");
+    CHECK_INT(none, 0);
     CHECK_INT(first, 0);
     CHECK_INT(second, 0);
+    CHECK_INT(unused, 0);
 }
 
 // A compiler that sees both headers compares every constant and every parameter.

@@ -51,7 +51,7 @@ static tni_cl_program load_cached(const tni_cl *cl, const char *source)
     tni_disk_key   key    = program_key(cl, source);
     size_t         bytes  = 0;
     int32_t        status = 0, code = 0;
-    unsigned char *binary = tni_disk_find(&cache.disk, &key, &bytes);
+    unsigned char *binary = cl->keeps ? tni_disk_find(&cache.disk, &key, &bytes) : NULL;
     if (!binary) return NULL;
     tni_cl_program p = cl->api.clCreateProgramWithBinary(
         cl->context, 1, &cl->device, &bytes, (const unsigned char **)&binary, &status, &code);
@@ -69,6 +69,7 @@ static void store_cached(const tni_cl *cl, tni_cl_program p, const char *source)
 {
     tni_disk_key key   = program_key(cl, source);
     size_t       bytes = 0;
+    if (!cl->keeps) return;
     cl->api.clGetProgramInfo(p, (uint32_t)TNI_CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL);
     unsigned char *binary = bytes ? malloc(bytes) : NULL;
     if (binary && cl->api.clGetProgramInfo(p, (uint32_t)TNI_CL_PROGRAM_BINARIES, sizeof binary,

@@ -13,7 +13,7 @@
 
 // The device in use and its properties. Filled once, by the first call of tni_cl_get, and never
 // closed: drivers do not survive being unloaded.
-// Invariant: after that call only built and loaded change, under the lock.
+// Invariant: after that call only built and loaded change, under the lock (and keeps, by a test).
 typedef struct {
     tni_cl_api           api;
     tni_cl_device_id     device;
@@ -23,6 +23,7 @@ typedef struct {
     bool                 fp64;
     bool                 is_cpu;
     bool                 exact_divide;  // f32 division and square root can be correctly rounded
+    bool                 keeps;         // binaries of programs, in the disk cache
     int64_t              memory, max_buffer;  // bytes in all, most bytes of one buffer
     int64_t              local;               // most bytes of local memory of a work group
     int64_t              group;               // most work items of a group
