@@ -68,13 +68,21 @@ static tni_measured *add_measured(tn_ctx *cx, const uint64_t key[2])
     return x;
 }
 
-// After MANY searches that were cut short a key gets no time any more, or it is of a call that
-// finds no memory, or zeros instead of numbers, and would ask in every run.
+// After MANY searches that were cut short a key gets no time any more until the next budget, or it
+// is of a call that finds no memory, or zeros instead of numbers, and would ask in every run.
+enum { MANY = 32 };
+
 bool tni_was_measured(const tni_tuner *u, const uint64_t key[2])
 {
-    enum { MANY = 32 };
     const tni_measured *x = find_measured(u, key);
     return x && (x->ended || x->searches >= MANY);
+}
+
+// What there is no time or memory for gets none until the next budget.
+static void note_hopeless(tn_ctx *cx, const uint64_t key[2])
+{
+    tni_measured *x = add_measured(cx, key);
+    if (x) x->searches = MANY;
 }
 
 void tni_note_measured(tn_ctx *cx, const uint64_t key[2])
@@ -332,7 +340,7 @@ void tni_kernel_tunes(const tni_run *r, tni_planned_kernel *k)
     if (!x) return;
     begin_share(r, x);
     look_ahead(r, k);
-    if (!tni_search_kernel(r, k, u->until)) tni_note_measured(r->cx, key);
+    if (!tni_search_kernel(r, k, u->until)) note_hopeless(r->cx, key);
     if (u->dozens < 2) time_search(r->e);
     end_share(r);
 }

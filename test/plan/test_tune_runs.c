@@ -122,6 +122,35 @@ static void a_search_goes_on_where_it_was_cut_short(void)
     tune_end();
 }
 
+// The candidates of a kernel of 16 Mi elements that were launched in steps with a budget. A tenth
+// of a second has no time for a dozen launches of it by one thread.
+static int launches_in(tn_ctx *cx, tn_tensor *x, double budget)
+{
+    launches = 0;
+    CHECK(tn_tune(cx, budget) == TN_OK);
+    for (int i = 0; i < STEPS; i++) {
+        tn_scope *s = tn_begin(cx);
+        tn_want(tn_softmax(tn_tanh(x), -1));
+        CHECK(tn_eval(cx) == TN_OK);
+        tn_end(s);
+    }
+    return launches;
+}
+
+static void what_was_too_slow_for_a_budget_is_measured_in_a_larger_one(void)
+{
+    tn_ctx *cx = tn_open_with((tn_open_opts){ .device = "cpu", .threads = 1 });
+    tune_begin("too_slow");
+    tn_tensor *x = tn_randn(cx, TN_F32, 2, (int64_t[]){ 4096, 4096 });
+    CHECK(tn_eval(cx) == TN_OK);
+    tni_tune_spoil = note_launch;
+    CHECK_INT(launches_in(cx, x, 0.1), 0);
+    CHECK(launches_in(cx, x, 4) > 0);
+    tni_tune_spoil = NULL;
+    tn_close(cx);
+    tune_end();
+}
+
 typedef struct {
     tn_ctx *cx;
     int     tokens;
@@ -631,20 +660,23 @@ static void calls_that_never_search_hold_nothing_up(void)
     }
 }
 
-const test_case tests_tune_runs[] = { TEST(tuned_runs_give_the_results_of_rules),
-                                      TEST(a_search_goes_on_where_it_was_cut_short),
-                                      TEST(a_budget_counts_in_the_middle_of_a_text),
-                                      TEST(little_time_begins_no_compilers),
-                                      TEST(later_kernels_are_compiled_while_others_are_measured),
-                                      TEST(kernels_of_loops_are_measured_to_the_end),
-                                      TEST(kernels_of_many_layers_share_a_search),
-                                      TEST(a_wrong_candidate_never_wins),
-                                      TEST(results_of_the_run_before_prove_nothing),
-                                      TEST(kernels_of_bodies_that_are_not_kept_are_left),
-                                      TEST(infinities_agree_with_themselves_alone),
-                                      TEST(results_of_many_pieces_are_compared),
-                                      TEST(explain_says_what_was_measured),
-                                      TEST(library_calls_search_once_for_each_form),
-                                      TEST(a_call_is_asked_until_it_has_searched),
-                                      TEST(calls_that_never_search_hold_nothing_up),
-                                      TEST_END };
+const test_case tests_tune_runs[] = {
+    TEST(tuned_runs_give_the_results_of_rules),
+    TEST(a_search_goes_on_where_it_was_cut_short),
+    TEST(what_was_too_slow_for_a_budget_is_measured_in_a_larger_one),
+    TEST(a_budget_counts_in_the_middle_of_a_text),
+    TEST(little_time_begins_no_compilers),
+    TEST(later_kernels_are_compiled_while_others_are_measured),
+    TEST(kernels_of_loops_are_measured_to_the_end),
+    TEST(kernels_of_many_layers_share_a_search),
+    TEST(a_wrong_candidate_never_wins),
+    TEST(results_of_the_run_before_prove_nothing),
+    TEST(kernels_of_bodies_that_are_not_kept_are_left),
+    TEST(infinities_agree_with_themselves_alone),
+    TEST(results_of_many_pieces_are_compared),
+    TEST(explain_says_what_was_measured),
+    TEST(library_calls_search_once_for_each_form),
+    TEST(a_call_is_asked_until_it_has_searched),
+    TEST(calls_that_never_search_hold_nothing_up),
+    TEST_END
+};
