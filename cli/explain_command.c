@@ -1,12 +1,15 @@
 // explain_command.c: `tenon explain`, the plan of a case or of a program.
 #include "cli.h"
 
+#include <errno.h>
+#include <string.h>
+
 static tn_status write_page(tn_ctx *cx, const char *path)
 {
     FILE     *f = fopen(path, "w");
     tn_status s = f ? tn_explain_with(cx, f, (tn_explain_opts){ .html = true }) : TN_EIO;
     if (f && fclose(f) && s == TN_OK) s = TN_EIO;
-    if (s == TN_EIO) cli_fail("%s: it could not be written", path);
+    if (s == TN_EIO) cli_fail("%s could not be written: %s", path, strerror(errno));
     if (s == TN_OK) printf("page in %s\n", cli_shown(path));
     return s;
 }

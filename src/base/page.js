@@ -127,7 +127,8 @@ function scale(axis, values) {
   if (!finite.length) { from = axis.log ? 1 : 0; to = axis.log ? 10 : 1; }
   if (from === to) { from = axis.log ? from / 2 : from - (Math.abs(from) || 1) / 2; to = axis.log ? to * 2 : to + (Math.abs(to) || 1) / 2; }
   const f = axis.log ? Math.log10 : v => v, a = f(from), b = f(to);
-  return { from, to, at: v => (f(axis.log ? Math.max(v, 1e-300) : v) - a) / (b - a) };
+  // Halves, since the range of values of both signs may be more than the largest number.
+  return { from, to, at: v => (f(axis.log ? Math.max(v, 1e-300) : v) / 2 - a / 2) / (b / 2 - a / 2) };
 }
 
 function ticks(axis, s, most) {
@@ -140,7 +141,7 @@ function ticks(axis, s, most) {
     const first = Math.floor(Math.log10(s.from)), more = [first, first + 1, first + 2].flatMap(e => [1, 2, 5].map(m => Number((m * 10 ** e).toPrecision(3)))).filter(v => v >= s.from * .999999 && v <= s.to * 1.000001);
     return more.length > 1 ? more : [s.from, s.to];
   }
-  const raw = (s.to - s.from) / Math.max(1, most), power = 10 ** Math.floor(Math.log10(raw));
+  const raw = s.to / Math.max(1, most) - s.from / Math.max(1, most), power = 10 ** Math.floor(Math.log10(raw));
   const step = axis.binary ? 2 ** Math.ceil(Math.log2(raw)) : power * ([1, 2, 5].find(m => m * power >= raw) || 10);
   for (let v = Math.ceil(s.from / step - 1e-9) * step; v <= s.to + step * 1e-6; v += step) list.push(Math.abs(v) < step * 1e-9 ? 0 : v);
   return list;

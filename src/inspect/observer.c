@@ -32,13 +32,14 @@ static bool open_inspect(tn_ctx *cx)
     return true;
 }
 
-// A context that failed to open may have no inspect.
+// A context that failed to open may have no inspect. Tuning ends first: that a profile watched the
+// kernels may be why nothing was measured.
 static void close_inspect(tn_ctx *cx)
 {
     if (!cx->engine->inspect) return;
+    tni_tune_close(cx);
     tni_profile_close(cx);
     tni_plan_log_close(cx);
-    tni_tune_close(cx);
 }
 
 const tni_observer tni_observer_inspect = {

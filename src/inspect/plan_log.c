@@ -76,7 +76,11 @@ static void explain_plan(tni_graph *g, const tni_plan *p)
     }
     bool  source = !strcmp(to, "source");
     FILE *f      = source || !strcmp(to, "1") ? stderr : fopen(to, "a");
-    if (!f) f = stderr;
+    if (!f) {
+        fprintf(stderr, "tenon: TN_EXPLAIN: %s could not be written: %s\n", tni_quoted(to).s,
+                strerror(errno));
+        f = stderr;
+    }
     fprintf(f, "plan %lld: ", (long long)g->cx->stats.plans);
     tni_explain(g, p, f, (tn_explain_opts){ .source = source });
     if (f != stderr) fclose(f);

@@ -168,6 +168,11 @@ static bool add_factor(const factor *f, bool from_disk)
 
 enum { LINE = 512, SETTINGS = 192 };
 
+static bool is_blank(const char *s)
+{
+    return !s[strspn(s, " \t\r")];
+}
+
 // Words of a line have no spaces: names of chips get '_' for them.
 static void copy_word(char *to, size_t room, const char *from)
 {
@@ -191,15 +196,30 @@ static void print_factor(const factor *f, char line[LINE])
              f->value, f->n, f->sum);
 }
 
-// Reads what print_winner wrote. Widths keep words within their arrays.
+// Whether a word is one that copy_word makes.
+static bool is_word(const char *s)
+{
+    while (*s > ' ' && *s <= '~') s++;
+    return !*s;
+}
+
+static bool is_time(double us)
+{
+    return us >= 0 && isfinite(us);
+}
+
+// Reads what print_winner wrote, up to the end of the line. Widths keep words within their arrays,
+// and keys within their numbers. No winner has a key of zeros: it is what a key is without memory.
 static bool read_winner(const char *line, tni_tuned *w)
 {
     char settings[SETTINGS];
+    int  end = 0;
     memset(w, 0, sizeof *w);
-    int n = sscanf(line, "winner %" SCNx64 " %" SCNx64 " %lf %lf %lf %191s %63s %63s", &w->key[0],
-                   &w->key[1], &w->us, &w->rule_us, &w->next_us, settings, w->chip, w->what);
-    return n == 8 && tni_tuned_read_word(settings, w) && w->us > 0 && isfinite(w->us) &&
-           isfinite(w->rule_us) && isfinite(w->next_us);
+    sscanf(line, "winner %16" SCNx64 " %16" SCNx64 " %lf %lf %lf %191s %63s %63s%n", &w->key[0],
+           &w->key[1], &w->us, &w->rule_us, &w->next_us, settings, w->chip, w->what, &end);
+    return end && is_blank(line + end) && (w->key[0] | w->key[1]) &&
+           tni_tuned_read_word(settings, w) && w->us > 0 && is_time(w->us) && is_time(w->rule_us) &&
+           is_time(w->next_us) && is_word(w->chip) && is_word(w->what);
 }
 
 // Reads what print_factor wrote. A sum or a count that cannot be would spoil every expectation.
@@ -224,7 +244,7 @@ static bool read_line(const char *line, reading how, int *winners)
 {
     tni_tuned w;
     factor    f;
-    if (!*line || *line == '#') return true;
+    if (is_blank(line) || *line == '#') return true;
     if (strncmp(line, "winner ", 7))
         return read_factor(line, &f) && (how == CHECK_ONLY || add_factor(&f, how == FROM_DISK));
     ++*winners;
@@ -444,7 +464,8 @@ void tni_tuned_forget(void)
 
 // ---- files of people ---------------------------------------------------------------------------
 
-// The text that is also on disk, so that the two formats are one. It is written where it is to be,
+// The text that is also on disk, so that the two formats are one, with what others have found since
+// this process has read it. It is written where it is to be,
 // as pages and profiles are, and not by io/outfile.h, which this folder comes before and which
 // replaces what has the name: a pipe or /dev/stdout is a path, too.
 bool tni_tuned_export(const char *path, int *count, tni_text *why)
@@ -452,6 +473,7 @@ bool tni_tuned_export(const char *path, int *count, tni_text *why)
     size_t bytes = 0;
     pthread_mutex_lock(&self.lock);
     open_store();
+    read_disk();
     char *text = write_lines(&bytes);
     *count     = self.winners;
     pthread_mutex_unlock(&self.lock);
@@ -468,51 +490,62 @@ bool tni_tuned_export(const char *path, int *count, tni_text *why)
 // The largest file that is read: a million winners.
 enum { MOST_BYTES = 256 << 20 };
 
-// Makes room for at least one more byte and a 0. False when memory is out, or there are too many.
+// Makes room for at least one more byte and a 0. False when memory is out.
 static bool grow_text(char **text, size_t bytes, size_t *room)
 {
     if (bytes + 1 < *room) return true;
     size_t more = *room ? 2 * *room : 1 << 16;
-    char  *p    = bytes < MOST_BYTES ? realloc(*text, more) : NULL;
+    char  *p    = realloc(*text, more);
     if (!p) return false;
     *text = p;
     *room = more;
     return true;
 }
 
+// Reads a file to its end, whose place a pipe does not know before. Returns NULL, or why it cannot
+// be read. A 0 within would hide what follows.
+static const char *read_to_end(FILE *f, char **text, size_t *bytes)
+{
+    size_t room = 0, got = 1;
+    while (got) {
+        if (!grow_text(text, *bytes, &room)) return "memory is out";
+        got = fread(*text + *bytes, 1, room - 1 - *bytes, f);
+        *bytes += got;
+        if (*bytes > MOST_BYTES) return "it has more than 256 MiB";
+    }
+    if (ferror(f)) return strerror(errno);
+    return memchr(*text, 0, *bytes) ? "it is no text" : NULL;
+}
+
 // Returns the contents of a file with a 0 behind them; NULL, with the reason, if it cannot be read.
-// Files are read whole: lines are cut in place. Up to their end, whose place a pipe does not know
-// before. A 0 within would hide what follows.
+// Files are read whole: lines are cut in place.
 static char *read_file(const char *path, tni_text *why)
 {
-    FILE  *f    = fopen(path, "rb");
-    char  *text = NULL;
-    size_t n = 0, room = 0, got = 1;
-    bool   ok = f != NULL;
-    while (ok && got && (ok = grow_text(&text, n, &room))) {
-        got = fread(text + n, 1, room - 1 - n, f);
-        n += got;
-    }
-    ok = ok && !ferror(f) && !memchr(text, 0, n);
+    FILE       *f     = fopen(path, "rb");
+    char       *text  = NULL;
+    size_t      bytes = 0;
+    const char *wrong = f ? read_to_end(f, &text, &bytes) : strerror(errno);
     if (f) fclose(f);
-    if (ok) {
-        text[n] = 0;
+    if (!wrong) {
+        text[bytes] = 0;
         return text;
     }
-    *why = tni_text_of("%s cannot be read", tni_quoted(path).s);
+    *why = tni_text_of("%s cannot be read: %s", tni_quoted(path).s, wrong);
     free(text);
     return NULL;
 }
 
-// A file with a bad line changes nothing: all lines are looked at before the first is taken.
+// A file with a bad line changes nothing: all lines are looked at before the first is taken. Some
+// editors begin a text with a mark of its bytes' order.
 bool tni_tuned_import(const char *path, int *count, tni_text *why)
 {
-    char *text = read_file(path, why);
+    char *text = read_file(path, why), *lines = text;
     if (!text) return false;
+    if (!strncmp(lines, "\xef\xbb\xbf", 3)) lines += 3;
     pthread_mutex_lock(&self.lock);
     open_store();
-    *count = read_lines(text, CHECK_ONLY, why);
-    if (*count >= 0 && read_lines(text, REPLACE, why) < 0) {
+    *count = read_lines(lines, CHECK_ONLY, why);
+    if (*count >= 0 && read_lines(lines, REPLACE, why) < 0) {
         *why   = tni_text_of("memory is out");
         *count = -1;
     }

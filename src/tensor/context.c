@@ -282,9 +282,11 @@ void tni_owned_remove(tni_owned *t)
 // After an error that NULL came from, nothing is reported again: the first message names the cause.
 tn_ctx *tni_owned_ok(const char *op, const void *owned, tni_kind kind)
 {
-    static const char *const names[] = { "layer", "optimizer", "dataset", "tokenizer", "file",
-                                         "cache", "expr_op",   "world",   "model" };
-    const tni_owned         *t       = owned;
+    static const char *const names[] = { "layer", "optimizer",  "dataset", "tokenizer",
+                                         "file",  "cache",      "expr_op", "world",
+                                         "model", "event file", "report" };
+    _Static_assert(sizeof names / sizeof *names == TNI_REPORT + 1, "each kind has a name");
+    const tni_owned *t = owned;
     if (!t) {
         tni_self.latest = tni_thread_fault()->code;
         if (!tni_self.latest) tni_thread_fail(TN_EARG, "%s: the %s is NULL", op, names[kind]);

@@ -154,6 +154,8 @@ tn_tensorboard *tn_tensorboard_open(tn_ctx *cx, const char *folder, tn_tensorboa
 {
     if (!tni_ctx_ok(cx, "tensorboard_open")) return NULL;
     if (!folder || !*folder) return tni_fail(cx, TN_EARG, "tensorboard_open: there is no folder");
+    if (o.continues && o.purge_step < 0)
+        return tni_fail(cx, TN_EARG, "tensorboard_open: %lld is no step", (long long)o.purge_step);
     tn_tensorboard *b = tni_zalloc(&cx->heap, sizeof *b);
     if (!b) return tni_fail_memory(cx, "tensorboard_open");
     b->fd = -1;
@@ -182,7 +184,10 @@ static bool begin_value(const char *op, tn_tensorboard *b, const char *tag, int6
     tn_ctx *cx = tni_owned_ok(op, b, TNI_TENSORBOARD);
     if (!cx) return false;
     if (!tag || !*tag || !tni_utf8_ok(tag, strlen(tag)))
-        return tni_refuse(cx, TN_EARG, "%s: the tag is %s", op, tag ? "no text" : "NULL");
+        return tni_refuse(cx, TN_EARG, "%s: the tag is %s", op,
+                          !tag   ? "NULL"
+                          : *tag ? "not UTF-8"
+                                 : "empty");
     if (step < 0) return tni_refuse(cx, TN_EARG, "%s: step %lld is negative", op, (long long)step);
     *value = (tni_message){ .heap = &cx->heap };
     return true;

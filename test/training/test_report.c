@@ -183,6 +183,9 @@ static void what_is_no_report_is_refused(void)
     CHECK_FAILED(cx, TN_EIO, "report_read: ");
     tn_report *r = tn_report_open(cx, "r");
     CHECK_STATUS(tn_report_scalar(r, "a", 3, 1), TN_OK);
+    CHECK_STATUS(tn_report_scalar(NULL, "a", 3, 1), TN_EARG);
+    CHECK_STR(tn_error_text(NULL), "report_scalar: the report is NULL");
+    tn_error_clear(NULL);
     CHECK_STATUS(tn_report_scalar(r, "a", 3, 1), TN_EARG);
     CHECK_FAILED(cx, TN_EARG, "report_scalar: step 3 of \"a\" comes too late");
     CHECK_STATUS(tn_report_scalar(r, "", 1, 1), TN_EARG);
