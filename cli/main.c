@@ -114,12 +114,13 @@ static const command commands[] = {
       cli_profile, 0 },
     { "tune", "measures how kernels run fastest, and keeps it",
       "[--seconds N] [--device NAME] CASE | PROGRAM [ARGUMENT]...\n       tenon tune --list\n"
-      "       tenon tune --export FILE | --import FILE",
+      "       tenon tune [--import FILE] [CASE] [--export FILE]",
       "Measures the kernels of a case or of a program under other settings than those that rules\n"
       "choose, and other ways to fuse and store what it computes, for N seconds (20), and prints on\n"
       "stderr what won. Winners are kept in the cache folder for this chip and used by all later\n"
-      "programs. --export writes them to a file, --import adds those of a file. --list lists the\n"
-      "cases. TN_TUNE=0 leaves everything to the rules.\n",
+      "programs. --export writes them to a file, --import adds those of a file; with a CASE, these\n"
+      "are known before it is measured, and the file is written behind it. --list lists the cases.\n"
+      "TN_TUNE=0 leaves everything to the rules.\n",
       cli_tune, 0 },
     { "launch", "runs several ranks of a program on this machine",
       "-n N [--engine mpi|nccl] [--restarts K] [--] PROGRAM [ARGUMENT]...",

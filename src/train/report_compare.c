@@ -36,13 +36,13 @@ static tni_text value_text(double v)
     return tni_text_of(fabs(v) < 1e15 && v == floor(v) ? "%.0f" : "%.6g", v);
 }
 
-// A difference needs both.
+// A difference needs both, and equal infinities have none.
 static void print_numbers(FILE *f, const char *name, double a, double b)
 {
     print_name(f, name);
     print_cell(f, COLUMN, value_text(a).s);
     print_cell(f, COLUMN, value_text(b).s);
-    if (!isnan(a) && !isnan(b))
+    if (!isnan(b - a))
         print_cell(
             f, COLUMN,
             tni_text_of(fabs(b - a) >= 1e4 && b - a == floor(b - a) ? "%+.0f" : "%+.4g", b - a).s);
